@@ -1,0 +1,14 @@
+// Part of `npm run build`: bundles the workflow code once, so that a worker need not do it at each start.
+import { createRequire } from 'node:module';
+import { writeFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+
+const require = createRequire(import.meta.url);
+const { bundleWorkflowCode, DefaultLogger } = require('@temporalio/worker');
+
+const lib = fileURLToPath(new URL('../lib/', import.meta.url));
+const { code } = await bundleWorkflowCode({
+  workflowsPath: `${lib}workflows/index.js`,
+  logger: new DefaultLogger('WARN'),
+});
+await writeFile(`${lib}workflow-bundle.js`, code);

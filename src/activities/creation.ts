@@ -1,0 +1,127 @@
+/**
+ * Exactly one server for each creation. Nova's create has no idempotency key, so each creation carries a server tag
+ * (microversion 2.52); where it is open whether a POST was carried out, the tag is looked up before another one.
+ */
+import { createHash } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import { ApplicationFailure, Context } from '@temporalio/activity';
+import { CancelledFailure } from '@temporalio/common';
+import { NovaError, type ComputeClient, type NovaServer, type NovaServerRequest } from '../nova';
+import { withHeartbeat } from './heartbeat';
+import { toLook, type Look } from './look';
+
+/** What identifies one creation, across continue-as-new, reset and worker restarts. */
+export interface Creation {
+  namespace: string;
+  workflowId: string;
+  firstRunId: string;
+  /** From 1. */
+  attempt: number;
+}
+
+export interface CreateServerRequest {
+  creation: Creation;
+  server: NovaServerRequest;
+  schedulerHints?: Record<string, unknown>;
+  /** Milliseconds from scheduling after which no POST is begun any more. */
+  within: number;
+  /** True when an earlier activity may have made the server. */
+  mayExist: boolean;
+}
+
+export interface CreatedServer {
+  serverId: string;
+  /** True when the tag found the server that an earlier POST had made. */
+  adopted: boolean;
+  /** A first look, to save a round trip; null when Nova did not answer it. */
+  look: Look | null;
+}
+
+/** Nova takes tags of at most 60 characters without `,` and `/` (nova/api/validation/parameter_types.py, `tag`). */
+export function creationTag({ namespace, workflowId, firstRunId, attempt }: Creation): string {
+  const identity = JSON.stringify([namespace, workflowId, firstRunId, attempt]);
+  return `temporal-nova:${createHash('sha256').update(identity).digest('base64url')}`;
+}
+
+/** A POST whose answer was lost may still be on its way through Nova: one look is not enough. */
+const LOOK_AGAIN_AFTER = 2_500;
+
+const FIRST_LOOK_TIMEOUT = 2_000;
+
+/** The server that carries the tag, or null. Looks a second time, 2.5 s later, before it says null. */
+export async function findServer(
+  compute: ComputeClient,
+  creation: Creation,
+  signal?: AbortSignal,
+): Promise<NovaServer | null> {
+  const tag = creationTag(creation);
+  for (let look = 1; look <= 2; look++) {
+    if (look === 2) await delay(LOOK_AGAIN_AFTER, undefined, { signal });
+    const servers = await compute.listServers({ tags: tag }, { signal });
+    if (servers.length > 1) throw ambiguous(tag, servers);
+    if (servers[0]) return servers[0];
+  }
+  return null;
+}
+
+function ambiguous(tag: string, servers: NovaServer[]): ApplicationFailure {
+  const ids = servers.map(({ id }) => id).sort();
+  return ApplicationFailure.nonRetryable(
+    `${ids.length} servers carry the tag ${tag} of this creation: ${ids.join(', ')}. ` +
+      'Nothing more is created or deleted; keep one of them and delete the others.',
+    'AmbiguousServer',
+    { serverIds: ids },
+  );
+}
+
+export async function createServer(compute: ComputeClient, request: CreateServerRequest): Promise<CreatedServer> {
+  const context = Context.current();
+  const { info, cancellationSignal } = context;
+  const started = Date.now();
+  const waited = info.currentAttemptScheduledTimestampMs - info.scheduledTimestampMs;
+  const remaining = () => request.within - waited - (Date.now() - started);
+  const isReset = info.workflowExecution?.runId !== request.creation.firstRunId;
+  const mayExist = request.mayExist || isReset || info.attempt > 1;
+
+  const checkDeadline = () => {
+    if (remaining() > 0) return;
+    throw ApplicationFailure.nonRetryable('the deadline passed before the server was asked for', 'DeadlinePassed');
+  };
+
+  return withHeartbeat(async () => {
+    checkDeadline();
+    if (mayExist) {
+      const server = await findServer(compute, request.creation, cancellationSignal);
+      if (server) return { serverId: server.id, adopted: true, look: toLook(server) };
+    }
+    if (cancellationSignal.aborted) throw new CancelledFailure('cancelled before the server was asked for');
+    checkDeadline();
+    // No signal: a POST under way is waited for, also when the workflow is cancelled, so that its server is known.
+    const { id } = await compute.createServer(request.server, {
+      tags: [creationTag(request.creation)],
+      schedulerHints: request.schedulerHints,
+    });
+    if (mayExist) await refuseSecondServer(compute, request.creation);
+    return { serverId: id, adopted: false, look: await firstLook(compute, id, cancellationSignal) };
+  });
+}
+
+/** After a repeated POST: should the first one have been carried out after all, say so instead of losing its server. */
+async function refuseSecondServer(compute: ComputeClient, creation: Creation): Promise<void> {
+  const tag = creationTag(creation);
+  try {
+    const servers = await compute.listServers({ tags: tag });
+    if (servers.length > 1) throw ambiguous(tag, servers);
+  } catch (error) {
+    if (!(error instanceof NovaError)) throw error;
+  }
+}
+
+async function firstLook(compute: ComputeClient, serverId: string, signal: AbortSignal): Promise<Look | null> {
+  try {
+    const timeout = AbortSignal.timeout(FIRST_LOOK_TIMEOUT);
+    return toLook(await compute.getServer(serverId, { signal: AbortSignal.any([signal, timeout]) }));
+  } catch {
+    return null; // the watch will look; the server's id must not be lost for it
+  }
+}

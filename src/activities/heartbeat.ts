@@ -1,0 +1,19 @@
+import { Context } from '@temporalio/activity';
+
+/**
+ * Runs `work` while a heartbeat goes out by itself, so that a killed worker is noticed within the heartbeat timeout
+ * even in the middle of a slow request. `details()` is what the next attempt, and Pending Activities, get to see.
+ */
+export async function withHeartbeat<T>(work: () => Promise<T>, details?: () => unknown): Promise<T> {
+  const context = Context.current();
+  const beat = () => context.heartbeat(details?.());
+  const timeout = context.info.heartbeatTimeoutMs;
+  if (!timeout) return work();
+  beat();
+  const timer = setInterval(beat, timeout / 3);
+  try {
+    return await work();
+  } finally {
+    clearInterval(timer);
+  }
+}

@@ -1,0 +1,92 @@
+/** The activities of a worker: one Nova call or one watch each, typed failures, no decision about what comes next. */
+import { Context } from '@temporalio/activity';
+import { NovaError, type ComputeClient } from '../nova';
+import {
+  createServer,
+  findServer,
+  type CreatedServer,
+  type CreateServerRequest,
+  type Creation,
+} from './creation';
+import { toApplicationFailure } from './failures';
+import { withHeartbeat } from './heartbeat';
+import { toLook, type Look } from './look';
+import { lookTwice, watchServer, type WatchRequest, type WatchResult } from './watch';
+
+export type { CreatedServer, CreateServerRequest, Creation } from './creation';
+export type { FailureDetails } from './failures';
+export type { Look } from './look';
+export type { WatchRequest, WatchResult } from './watch';
+
+export interface NovaActivitiesOptions {
+  compute: ComputeClient;
+  /**
+   * Aborted when the worker begins to shut down: watches give up their round then, and another worker goes on with
+   * them, instead of holding the shutdown until its grace time is over. Default: never.
+   */
+  shutdownSignal?: AbortSignal;
+}
+
+export interface ServerReference {
+  serverId: string;
+}
+
+/** Activity types start with `nova`, since a worker's activity names are global. */
+export interface NovaActivities {
+  /** Makes the server of a creation, or adopts the one that an earlier POST of it made. */
+  novaCreateServer(request: CreateServerRequest): Promise<CreatedServer>;
+  /** The server that carries a creation's tag, or null. */
+  novaFindServer(creation: Creation): Promise<Look & ServerReference | null>;
+  /** Looks until something differs from what the workflow saw, or the round is over. */
+  novaWatchServer(request: WatchRequest): Promise<WatchResult>;
+  /** One look; null when two GETs in a row were answered 404. */
+  novaGetServer(server: ServerReference): Promise<Look | null>;
+  /** DELETE; a server that is gone already is fine. */
+  novaDeleteServer(server: ServerReference): Promise<void>;
+}
+
+/**
+ * @returns the activities to give to `Worker.create({ activities })`
+ * @example
+ * createNovaActivities({ compute: createComputeClient(loadCloudConfig()) })
+ */
+export function createNovaActivities({
+  compute,
+  shutdownSignal = new AbortController().signal,
+}: NovaActivitiesOptions): NovaActivities {
+  return {
+    novaCreateServer: (request) => {
+      const { info } = Context.current();
+      const left = request.within - (info.currentAttemptScheduledTimestampMs - info.scheduledTimestampMs);
+      return typed(undefined, () => createServer(compute, request), left);
+    },
+    novaFindServer: (creation) =>
+      typed(undefined, async () => {
+        const server = await withHeartbeat(() => findServer(compute, creation, Context.current().cancellationSignal));
+        return server && { serverId: server.id, ...toLook(server) };
+      }),
+    novaWatchServer: (request) => typed(request.serverId, () => watchServer(compute, request, shutdownSignal)),
+    novaGetServer: ({ serverId }) =>
+      typed(serverId, () => lookTwice(compute, serverId, Context.current().cancellationSignal)),
+    novaDeleteServer: ({ serverId }) =>
+      typed(serverId, () =>
+        withHeartbeat(async () => {
+          try {
+            await compute.deleteServer(serverId);
+          } catch (error) {
+            if (!(error instanceof NovaError && error.kind === 'NotFound')) throw error;
+          }
+        }),
+      ),
+  };
+}
+
+/** The one place where an error of the client becomes Temporal's failure. */
+async function typed<T>(serverId: string | undefined, work: () => Promise<T>, within?: number): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof NovaError) throw toApplicationFailure(error, Context.current().info.attempt, serverId, within);
+    throw error;
+  }
+}

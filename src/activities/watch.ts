@@ -1,0 +1,111 @@
+/** Looks at one server until something differs from what the workflow knows, or the round is over. */
+import { setTimeout as delay } from 'node:timers/promises';
+import { ApplicationFailure, Context } from '@temporalio/activity';
+import { NovaError, type ComputeClient } from '../nova';
+import { LONGEST_HELD_INTERVAL, nextInterval, PROGRESS_HELD, type Polling } from '../policy/polling';
+import {
+  describeState,
+  isSettledChange,
+  recordObservations,
+  sameState,
+  type Observation,
+  type ServerState,
+} from '../policy/server-state';
+import { withHeartbeat } from './heartbeat';
+import { toLook, type Look } from './look';
+
+export interface WatchRequest {
+  serverId: string;
+  /** What the workflow saw last; null when it has seen nothing yet. */
+  seen: ServerState | null;
+  polling: Polling;
+  /** Milliseconds between looks at the start of this round. */
+  interval: number;
+  /** How long to go on, in milliseconds. */
+  round: number;
+  /** Milliseconds before the first look of the first attempt. */
+  delay: number;
+}
+
+export interface WatchResult {
+  /** Every change since `seen`, oldest first. */
+  observations: Observation[];
+  /** The last look; null when Nova answered two looks in a row with 404. */
+  look: Look | null;
+  /** Milliseconds until the next look is due. */
+  interval: number;
+}
+
+/** What a heartbeat carries: for the next attempt, and for a person who reads Pending Activities. */
+interface WatchProgress {
+  state: string;
+  lookedAt: string;
+  observations: Observation[];
+}
+
+/** Two GETs answered 404 make a server gone; the second comes a second later. */
+const SECOND_LOOK_AFTER = 1_000;
+
+/** @returns null when Nova answered 404 twice in a row */
+export async function lookTwice(compute: ComputeClient, serverId: string, signal: AbortSignal): Promise<Look | null> {
+  for (let look = 1; ; look++) {
+    try {
+      return toLook(await compute.getServer(serverId, { signal }));
+    } catch (error) {
+      if (!(error instanceof NovaError && error.kind === 'NotFound')) throw error;
+      if (look === 2) return null;
+      await delay(SECOND_LOOK_AFTER, undefined, { signal });
+    }
+  }
+}
+
+export async function watchServer(
+  compute: ComputeClient,
+  request: WatchRequest,
+  shutdown: AbortSignal,
+): Promise<WatchResult> {
+  const context = Context.current();
+  const signal = AbortSignal.any([context.cancellationSignal, shutdown]);
+  const carried = context.info.heartbeatDetails as WatchProgress | undefined;
+  const progress: WatchProgress = { state: describeState(request.seen), lookedAt: '', observations: [] };
+  let observations = carried?.observations ?? [];
+  let interval = request.interval;
+  let end = Date.now() + request.round;
+
+  const work = async (): Promise<WatchResult> => {
+    if (context.info.attempt === 1 && request.delay > 0) await delay(request.delay, undefined, { signal });
+    for (;;) {
+      const look = await lookTwice(compute, request.serverId, signal);
+      if (look === null) return { observations, look, interval };
+
+      const before = observations.at(-1) ?? request.seen;
+      if (!sameState(before, look.state)) {
+        observations = recordObservations(observations, [{ at: look.at, ...look.state }]);
+        interval = request.polling.initialInterval;
+        end = Math.min(end, Date.now() + PROGRESS_HELD);
+      }
+      Object.assign(progress, { state: describeState(look.state), lookedAt: look.at, observations });
+
+      const news = observations.length > 0 && isSettledChange(request.seen, look.state);
+      if (news || interval > LONGEST_HELD_INTERVAL || Date.now() + interval > end) {
+        return { observations, look, interval };
+      }
+      await delay(interval, undefined, { signal });
+      interval = nextInterval(interval, request.polling);
+    }
+  };
+
+  try {
+    return await withHeartbeat(work, () => progress);
+  } catch (error) {
+    // Given up at shutdown, not failed: another worker goes on at once, with what the heartbeat carried.
+    if (shutdown.aborted && !context.cancellationSignal.aborted) {
+      throw ApplicationFailure.create({
+        type: 'WorkerShutdown',
+        message: 'this worker is shutting down; another one goes on with the watch',
+        nextRetryDelay: 100,
+      });
+    }
+    throw error;
+  }
+}

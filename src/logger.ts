@@ -1,0 +1,31 @@
+/** Structured logs: one line an event, JSON in a pipe, readable on a terminal. */
+import { DefaultLogger, type Logger as TemporalLogger, type LogEntry } from '@temporalio/worker';
+import pino, { type Logger } from 'pino';
+import pretty from 'pino-pretty';
+
+export type { Logger } from 'pino';
+
+/** @param level 'trace' to 'error'; default from `LOG_LEVEL`, else 'info' */
+export function createLogger(level: string = process.env.LOG_LEVEL ?? 'info'): Logger {
+  const known = Object.hasOwn(pino.levels.values, level) || level === 'silent';
+  const options = { level: known ? level : 'info', base: undefined, timestamp: pino.stdTimeFunctions.isoTime };
+  return process.stdout.isTTY ? pino(options, pretty({ sync: true, ignore: 'sdkComponent' })) : pino(options, pino.destination({ sync: true }));
+}
+
+const LEVELS = { TRACE: 'trace', DEBUG: 'debug', INFO: 'info', WARN: 'warn', ERROR: 'error' } as const;
+
+/** The SDK's own log lines, and those of workflows and activities, through the same logger. */
+export function toTemporalLogger(logger: Logger): TemporalLogger {
+  return new DefaultLogger('DEBUG', ({ level, message, meta }: LogEntry) => {
+    logger[LEVELS[level]](plain(meta), message);
+  });
+}
+
+/** bigint and errors as JSON takes them. */
+function plain(meta: Record<string | symbol, unknown> | undefined): Record<string, unknown> {
+  const entries = Object.entries(meta ?? {}).map(([key, value]) => [
+    key === 'error' ? 'err' : key,
+    typeof value === 'bigint' ? String(value) : value,
+  ]);
+  return Object.fromEntries(entries) as Record<string, unknown>;
+}

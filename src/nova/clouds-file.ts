@@ -1,0 +1,222 @@
+/** `clouds.yaml` and `secure.yaml`: where they are looked for, and one cloud out of them. */
+
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+
+import { LineCounter, parseDocument } from 'yaml';
+
+import { NovaError } from './errors';
+
+/** Values as the file spells them (`2.90` stays `2.90`); null is left out. Has no prototype. */
+export interface YamlMap {
+  [key: string]: YamlValue;
+}
+export type YamlValue = string | YamlValue[] | YamlMap;
+
+/** A cloud's entry, with underscores for dashes in its keys, and the file that it is from. */
+export interface CloudEntry {
+  file: string;
+  settings: YamlMap;
+}
+
+const SUFFIXES = ['.yaml', '.yml', '.json'];
+/** Far more than any clouds.yaml needs, and little enough that parsing stays within the stack. */
+const MAX_BYTES = 256 * 1024;
+const MAX_DEPTH = 100;
+
+/**
+ * The entry `name`, with `secure.yaml` merged over it and the vendor profile of `clouds-public.yaml` under it, as
+ * openstacksdk does it (`openstack/config/loader.py`). Unlike there, a file that was named by a variable must exist,
+ * and a file that can't be read is an error instead of being passed over.
+ *
+ * @throws NovaError `Configuration`, with the file, what is wrong in it, and what to do.
+ */
+export function readCloudEntry(name: string, env: NodeJS.ProcessEnv): CloudEntry {
+  const file = findFile('clouds', env, 'OS_CLIENT_CONFIG_FILE');
+  if (file === undefined) {
+    throw configurationError(
+      `OS_CLOUD is '${name}', but there is no clouds.yaml in ${searchPath(env).join(', ')}: ` +
+        `create one, or name it by OS_CLIENT_CONFIG_FILE`,
+    );
+  }
+  const clouds = section(readYamlFile(file), 'clouds', file);
+  const secureFile = findFile('secure', env, 'OS_CLIENT_SECURE_FILE');
+  const secure =
+    secureFile === undefined ? emptyMap() : section(readYamlFile(secureFile), 'clouds', secureFile, emptyMap());
+  if (clouds[name] === undefined && secure[name] === undefined) {
+    const known = Object.keys(clouds).join(', ') || 'none';
+    throw configurationError(`OS_CLOUD is '${name}', which ${file} does not define (it has: ${known})`);
+  }
+  const own = merge(section(clouds, name, file, emptyMap()), section(secure, name, secureFile ?? file, emptyMap()));
+  return { file, settings: underscores(merge(vendorProfile(own, env), own)) };
+}
+
+/** Names of the clouds in the `clouds.yaml` that would be read; none when there is none, or it can't be read. */
+export function cloudNames(env: NodeJS.ProcessEnv): string[] {
+  try {
+    const file = findFile('clouds', env, 'OS_CLIENT_CONFIG_FILE');
+    return file === undefined ? [] : Object.keys(section(readYamlFile(file), 'clouds', file));
+  } catch {
+    return [];
+  }
+}
+
+/** A one-line error about a setting or a file. */
+export function configurationError(message: string): NovaError {
+  return new NovaError('Configuration', message, { outcomeUnknown: false });
+}
+
+export function isYamlMap(value: YamlValue | undefined): value is YamlMap {
+  return typeof value === 'object' && !Array.isArray(value);
+}
+
+/** `over` wins; maps are merged key by key. */
+export function merge(under: YamlMap, over: YamlMap): YamlMap {
+  const merged = Object.assign(emptyMap(), under);
+  for (const [key, value] of Object.entries(over)) {
+    const before = merged[key];
+    merged[key] = isYamlMap(before) && isYamlMap(value) ? merge(before, value) : value;
+  }
+  return merged;
+}
+
+function underscores(map: YamlMap): YamlMap {
+  const renamed = emptyMap();
+  for (const [key, value] of Object.entries(map)) {
+    renamed[key.replaceAll('-', '_')] = isYamlMap(value) ? underscores(value) : value;
+  }
+  return renamed;
+}
+
+function emptyMap(): YamlMap {
+  return Object.create(null) as YamlMap;
+}
+
+export function expandHome(path: string, env: NodeJS.ProcessEnv): string {
+  return path === '~' || path.startsWith('~/') ? join(env.HOME || homedir(), path.slice(1)) : path;
+}
+
+function searchPath(env: NodeJS.ProcessEnv): string[] {
+  const config = env.XDG_CONFIG_HOME || join(env.HOME || homedir(), '.config');
+  return [process.cwd(), join(config, 'openstack'), '/etc/xdg/openstack', '/etc/openstack'];
+}
+
+function findFile(stem: string, env: NodeJS.ProcessEnv, variable?: string): string | undefined {
+  const named = variable && env[variable];
+  if (named) {
+    const path = expandHome(named, env);
+    if (!existsSync(path)) throw configurationError(`${variable} names ${path}, which does not exist`);
+    return path;
+  }
+  return searchPath(env)
+    .flatMap((folder) => SUFFIXES.map((suffix) => join(folder, stem + suffix)))
+    .find((path) => existsSync(path));
+}
+
+function vendorProfile(settings: YamlMap, env: NodeJS.ProcessEnv): YamlMap {
+  const name = settings.profile ?? settings.cloud;
+  if (typeof name !== 'string') return emptyMap();
+  const file = findFile('clouds-public', env);
+  const profiles = file === undefined ? emptyMap() : section(readYamlFile(file), 'public-clouds', file);
+  return section(profiles, name, file ?? '', emptyMap());
+}
+
+/** `map[key]`, which must be a mapping; without `fallback` it must be there. */
+function section(map: YamlMap, key: string, file: string, fallback?: YamlMap): YamlMap {
+  const value = Object.hasOwn(map, key) ? map[key] : fallback;
+  if (isYamlMap(value)) return value;
+  const found = value === undefined ? 'is missing' : `is a ${Array.isArray(value) ? 'list' : 'single value'}`;
+  throw configurationError(`${file}: '${key}' ${found}, where a mapping of names is expected`);
+}
+
+function readYamlFile(file: string): YamlMap {
+  const value = parseYaml(readTextFile(file), file);
+  if (isYamlMap(value)) return value;
+  const found = value === undefined ? 'is empty' : `holds a ${Array.isArray(value) ? 'list' : 'single value'}`;
+  throw configurationError(`${file} ${found}: it must be a mapping with the key 'clouds'`);
+}
+
+function readTextFile(file: string): string {
+  try {
+    if (statSync(file).size > MAX_BYTES) throw configurationError(`${file} is larger than ${MAX_BYTES / 1024} KiB`);
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    if (error instanceof NovaError) throw error;
+    throw configurationError(`${file} can't be read (${(error as NodeJS.ErrnoException).code})`);
+  }
+}
+
+/**
+ * The parser's own messages are not passed on: they quote the file, and with it passwords. Everything but null stays
+ * a string, so that `compute_default_microversion: 2.90` is not 2.9, and a password of digits stays what it is.
+ */
+function parseYaml(text: string, file: string): YamlValue | undefined {
+  if (isTooDeep(text)) throw configurationError(`${file} is nested too deeply to be a clouds.yaml`);
+  const lineCounter = new LineCounter();
+  let document, value: unknown;
+  try {
+    document = parseDocument(text, {
+      schema: 'failsafe',
+      customTags: ['null'],
+      merge: true,
+      prettyErrors: false,
+      lineCounter,
+    });
+    const [error] = [...document.errors, ...document.warnings];
+    if (error) {
+      const { line, col } = lineCounter.linePos(error.pos[0]);
+      throw configurationError(`${file} is not valid YAML: ${problem(error.code)} at line ${line}, column ${col}`);
+    }
+    value = document.toJS({ maxAliasCount: 100 });
+  } catch (error) {
+    if (error instanceof NovaError) throw error;
+    throw configurationError(`${file} is not valid YAML: an alias (*name) without its anchor, or too many of them`);
+  }
+  return normalise(value, file, 0);
+}
+
+function problem(code: string): string {
+  switch (code) {
+    case 'DUPLICATE_KEY':
+      return 'a key is there twice';
+    case 'TAG_RESOLVE_FAILED':
+      return 'an unknown tag (a value that begins with ! needs quotes)';
+    case 'MULTIPLE_DOCS':
+      return 'a second document';
+    case 'TAB_AS_INDENT':
+      return 'a tab in the indentation';
+    case 'MISSING_CHAR':
+      return 'a closing quote or bracket, a comma or a colon is missing';
+    case 'BAD_INDENT':
+      return 'wrong indentation';
+    default:
+      return `an error (${code})`;
+  }
+}
+
+/** The parser recurses, and a stack that overflows within a regular expression ends the process. */
+function isTooDeep(text: string): boolean {
+  let brackets = 0;
+  for (const char of text) {
+    if (char === '[' || char === '{') brackets++;
+    else if ((char === ']' || char === '}') && brackets > 0) brackets--;
+    if (brackets > MAX_DEPTH) return true;
+  }
+  return text
+    .split('\n')
+    .some((line) => line.search(/\S|$/) > MAX_DEPTH || (line.match(/[-?:](?=\s|$)/g)?.length ?? 0) > MAX_DEPTH);
+}
+
+function normalise(value: unknown, file: string, depth: number): YamlValue | undefined {
+  if (depth > MAX_DEPTH) throw configurationError(`${file} is nested too deeply to be a clouds.yaml`);
+  if (value === null || value === undefined) return undefined;
+  if (Array.isArray(value)) return value.flatMap((item) => normalise(item, file, depth + 1) ?? []);
+  if (typeof value !== 'object') return String(value);
+  const map = emptyMap();
+  for (const [key, item] of Object.entries(value)) {
+    const normalised = normalise(item, file, depth + 1);
+    if (normalised !== undefined) map[key] = normalised;
+  }
+  return map;
+}

@@ -1,0 +1,39 @@
+/** How often to look, and for how long one activity goes on looking. All times in milliseconds. */
+
+export interface Polling {
+  initialInterval: number;
+  maximumInterval: number;
+  backoffCoefficient: number;
+}
+
+export const DEFAULT_POLLING: Polling = { initialInterval: 1_000, maximumInterval: 10_000, backoffCoefficient: 1.5 };
+
+/** The interval after this one, while nothing changes. */
+export function nextInterval(interval: number, polling: Polling): number {
+  return Math.min(interval * polling.backoffCoefficient, polling.maximumInterval);
+}
+
+/**
+ * Intervals above this are slept on a durable timer, so that a look far away holds no activity slot; up to this, the
+ * activity itself sleeps: a timer and a new activity cost 11 history events, a look inside an activity none.
+ */
+export const LONGEST_HELD_INTERVAL = 15_000;
+
+const SHORTEST_ROUND = 15_000;
+const LONGEST_ROUND = 600_000;
+
+/** How long one watch goes on: as long again as the server has been silent, between 15 s and 10 min. */
+export function roundLength(silence: number): number {
+  return Math.min(Math.max(silence, SHORTEST_ROUND), LONGEST_ROUND);
+}
+
+/**
+ * How soon a killed worker is noticed. A young wait is worth a heartbeat a few seconds apart; one that has been silent
+ * for minutes is not.
+ */
+export function heartbeatTimeout(round: number): number {
+  return Math.min(Math.max(round / 3, 5_000), 20_000);
+}
+
+/** How long a step from one running task to the next is held back before the workflow hears of it. */
+export const PROGRESS_HELD = 12_000;

@@ -1,0 +1,206 @@
+/**
+ * The worker process: `node lib/worker.js` polls until SIGINT or SIGTERM, then drains and exits 0. What it needs comes
+ * from the environment, see the README.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { loadClientConnectConfig } from '@temporalio/envconfig';
+import { NativeConnection, Runtime, Worker, type NativeConnectionOptions, type WorkerOptions } from '@temporalio/worker';
+import { createNovaActivities } from './activities';
+import { DEFAULT_TASK_QUEUE } from './client';
+import { createLogger, toTemporalLogger, type Logger } from './logger';
+import { createComputeClient, loadCloudConfig, NovaError, type ComputeClient } from './nova';
+
+export interface NovaWorkerOptions {
+  connection: NativeConnection;
+  namespace: string;
+  taskQueue: string;
+  compute: ComputeClient;
+  /** Aborted when the shutdown begins, so that watches are given up for another worker. */
+  shutdownSignal: AbortSignal;
+  /** Where workflow code comes from; default: the bundle that was built with this package. */
+  workflows?: Pick<WorkerOptions, 'workflowBundle' | 'workflowsPath'>;
+}
+
+/** A POST to Nova that is under way at shutdown is waited for: it takes 30 s at most, then its answer must be recorded. */
+const SHUTDOWN_GRACE = '35s';
+
+/**
+ * Waiting servers hold an activity slot each while they are watched: a slot is a timer and a few hundred bytes here,
+ * so there are many.
+ */
+const ACTIVITY_SLOTS = 5_000;
+
+/** A worker for this package's workflows and activities, with settings for hundreds of waiting servers. */
+export function createNovaWorker(options: NovaWorkerOptions): Promise<Worker> {
+  const { connection, namespace, taskQueue, compute, shutdownSignal } = options;
+  return Worker.create({
+    connection,
+    namespace,
+    taskQueue,
+    ...(options.workflows ?? { workflowBundle: { codePath: require.resolve('./workflow-bundle.js') } }),
+    activities: createNovaActivities({ compute, shutdownSignal }),
+    shutdownGraceTime: SHUTDOWN_GRACE,
+    maxConcurrentActivityTaskExecutions: ACTIVITY_SLOTS,
+    maxConcurrentWorkflowTaskExecutions: 100,
+    workflowTaskPollerBehavior: { type: 'autoscaling', minimum: 2, initial: 5, maximum: 20 },
+    activityTaskPollerBehavior: { type: 'autoscaling', minimum: 2, initial: 5, maximum: 20 },
+    // A workflow whose worker was killed is handed to another one after this, not after the default of 10 s.
+    stickyQueueScheduleToStartTimeout: '1s',
+  });
+}
+
+/** Ends a process with one clear line instead of a stack trace. */
+class BadConfiguration extends Error {}
+
+interface WorkerConfig {
+  connectionOptions: NativeConnectionOptions;
+  namespace: string;
+  taskQueue: string;
+  metricsAddress: string | undefined;
+}
+
+function loadWorkerConfig(env: NodeJS.ProcessEnv): WorkerConfig {
+  try {
+    const { connectionOptions, namespace } = loadClientConnectConfig();
+    return {
+      connectionOptions: connectionOptions as NativeConnectionOptions,
+      namespace: namespace ?? 'default',
+      taskQueue: env.TEMPORAL_TASK_QUEUE || DEFAULT_TASK_QUEUE,
+      metricsAddress: checkMetricsAddress(env.TEMPORAL_METRICS_ADDRESS),
+    };
+  } catch (error) {
+    if (error instanceof BadConfiguration) throw error;
+    throw new BadConfiguration(`The Temporal configuration is wrong: ${messageOf(error)}`);
+  }
+}
+
+/** '9464' and ':9464' listen on loopback; another host has to be named. */
+function checkMetricsAddress(value: string | undefined): string | undefined {
+  if (!value) return undefined;
+  const match = /^(?:(?<host>\[[0-9a-fA-F:]+\]|[\w.-]+):|:)?(?<port>\d{1,5})$/.exec(value);
+  if (!match?.groups || Number(match.groups.port) > 65_535) {
+    throw new BadConfiguration(`TEMPORAL_METRICS_ADDRESS must be host:port or a port, not "${value}"`);
+  }
+  const { host = '127.0.0.1', port } = match.groups;
+  return `${host === 'localhost' ? '127.0.0.1' : host}:${port}`;
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message.split('\n')[0] ?? '' : String(error);
+}
+
+const RETRY_EVERY = 2_000;
+/** How long the start waits for Keystone and Nova before it polls without having heard from them. */
+const CHECK_FOR = 5_000;
+
+/** Logs in, negotiates the microversion; keeps trying while Keystone or Nova is down. Rejects with BadConfiguration. */
+async function checkCloud(compute: ComputeClient, logger: Logger, signal: AbortSignal): Promise<void> {
+  for (let attempt = 1; !signal.aborted; attempt++) {
+    try {
+      await compute.check({ signal });
+      logger.info({ microversion: await compute.microversion({ signal }) }, 'logged in to OpenStack');
+      return;
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof NovaError)) throw error;
+      if (!error.retryable) throw new BadConfiguration(error.message);
+      logger.warn({ attempt }, `OpenStack can't be reached, trying again: ${error.message}`);
+      await delay(RETRY_EVERY, undefined, { signal }).catch(() => undefined);
+    }
+  }
+}
+
+/** Connects to Temporal; keeps trying while it is down. */
+async function connect(config: WorkerConfig, logger: Logger, signal: AbortSignal): Promise<NativeConnection | undefined> {
+  const address = config.connectionOptions.address ?? 'localhost:7233';
+  while (!signal.aborted) {
+    try {
+      return await NativeConnection.connect(config.connectionOptions);
+    } catch (error) {
+      if (isRefusal(error)) throw new BadConfiguration(`Temporal at ${address} refused: ${messageOf(error)}`);
+      logger.warn(`Temporal at ${address} can't be reached, trying again: ${messageOf(error)}`);
+      await delay(RETRY_EVERY, undefined, { signal }).catch(() => undefined);
+    }
+  }
+  return undefined;
+}
+
+/** What waiting won't change: a refused key or certificate, a namespace that is not there, an address that is none. */
+function isRefusal(error: unknown): boolean {
+  return /unauthenticated|permission.?denied|invalid (uri|url|certificate)|InvalidUri|namespace .*not found|RelativeUrl/i.test(
+    messageOf(error),
+  );
+}
+
+/** Runs a worker until `signal` is aborted. Rejects with one clear message when the configuration is wrong. */
+export async function runWorker(env: NodeJS.ProcessEnv, logger: Logger, signal: AbortSignal): Promise<void> {
+  const config = loadWorkerConfig(env);
+  const cloud = loadCloudConfig(env);
+  if (cloud.insecure) logger.warn('OS_INSECURE is set: TLS certificates of OpenStack are not verified');
+  const compute = createComputeClient(cloud);
+  Runtime.install({
+    logger: toTemporalLogger(logger),
+    shutdownSignals: [],
+    telemetryOptions: config.metricsAddress ? { metrics: { prometheus: { bindAddress: config.metricsAddress } } } : {},
+  });
+
+  const stop = new AbortController();
+  const stopSignal = AbortSignal.any([signal, stop.signal]);
+  let refused: unknown;
+  const checked = checkCloud(compute, logger, stopSignal).catch((error: unknown) => {
+    refused = error;
+    stop.abort();
+  });
+  await Promise.race([checked, delay(CHECK_FOR)]);
+
+  const connection = await connect(config, logger, stopSignal);
+  try {
+    if (connection && !stopSignal.aborted) await poll(config, connection, compute, logger, stopSignal);
+  } finally {
+    stop.abort();
+    await checked;
+    compute.close();
+    await connection?.close();
+  }
+  if (refused) throw refused;
+}
+
+async function poll(
+  config: WorkerConfig,
+  connection: NativeConnection,
+  compute: ComputeClient,
+  logger: Logger,
+  signal: AbortSignal,
+): Promise<void> {
+  const { namespace, taskQueue, connectionOptions } = config;
+  const worker = await createNovaWorker({ connection, namespace, taskQueue, compute, shutdownSignal: signal });
+  const running = worker.run();
+  const shutdown = () => worker.getState() === 'RUNNING' && worker.shutdown();
+  signal.addEventListener('abort', shutdown, { once: true });
+  if (signal.aborted) shutdown();
+  logger.info(
+    { namespace, taskQueue, address: connectionOptions.address ?? 'localhost:7233' },
+    `polling task queue "${taskQueue}"`,
+  );
+  await running;
+  logger.info('drained, all polling has ended');
+}
+
+async function main(): Promise<void> {
+  const logger = createLogger();
+  const controller = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.on(signal, () => controller.abort());
+  }
+  try {
+    await runWorker(process.env, logger, controller.signal);
+  } catch (error) {
+    const expected = error instanceof BadConfiguration || error instanceof NovaError;
+    logger.fatal(expected ? {} : { err: error }, `the worker can't run: ${messageOf(error)}`);
+    process.exitCode = 1;
+  }
+  // Whatever still holds the process open has nothing left to do.
+  process.exit();
+}
+
+if (require.main === module) void main();

@@ -1,0 +1,67 @@
+/** How workflows fail: always an ApplicationFailure, non-retryable, at the top level, with `details[0]` of one shape. */
+import { ActivityFailure, ApplicationFailure, TimeoutFailure } from '@temporalio/common';
+import type { FailureDetails } from '../activities';
+import type { NovaFault } from '../nova';
+import type { ServerState } from '../policy/server-state';
+
+/** The failure types of this package's workflows. */
+export type FailureType =
+  | 'InvalidInput'
+  | 'ServerInError'
+  | 'UnknownServerStatus'
+  | 'ServerNotFound'
+  | 'ServerWaitTimeout'
+  | 'AmbiguousServer'
+  | 'QuotaExceeded'
+  | 'NovaBadRequest'
+  | 'NovaUnauthorized'
+  | 'NovaForbidden'
+  | 'NovaNotFound'
+  | 'NovaConflict'
+  | 'InstanceRecoveryFailed';
+
+/** `details[0]` of every workflow failure, as far as known. */
+export interface WorkflowFailureDetails {
+  serverId?: string | null;
+  state?: ServerState | null;
+  fault?: NovaFault | null;
+  httpStatus?: number;
+  requestId?: string;
+  /** The recovery step's action, or `task`. */
+  step?: string;
+}
+
+export function workflowFailure(
+  type: FailureType,
+  message: string,
+  details: WorkflowFailureDetails = {},
+): ApplicationFailure {
+  return ApplicationFailure.nonRetryable(message, type, details);
+}
+
+/**
+ * What an activity's failure says:
+ * - `refused`: Nova's answer that repeating won't help, to be rethrown at the top level;
+ * - `unavailable`: the activity's time was over while Nova or the worker could not be had; the workflow goes on waiting
+ *   until its own deadline;
+ * - null: something else, a cancellation for example.
+ */
+export type ActivityOutcome =
+  | { kind: 'refused'; type: string; message: string; details: FailureDetails }
+  | { kind: 'unavailable'; message: string; retryAfterMs: number | undefined }
+  | null;
+
+export function activityOutcome(error: unknown): ActivityOutcome {
+  if (!(error instanceof ActivityFailure)) return null;
+  const { cause } = error;
+  if (cause instanceof ApplicationFailure) {
+    const details = (cause.details?.[0] ?? {}) as FailureDetails;
+    if (cause.nonRetryable) return { kind: 'refused', type: cause.type ?? 'NovaBadRequest', message: cause.message, details };
+    return { kind: 'unavailable', message: cause.message, retryAfterMs: details.retryAfterMs };
+  }
+  if (cause instanceof TimeoutFailure) {
+    const last = cause.cause instanceof Error ? cause.cause.message : undefined;
+    return { kind: 'unavailable', message: last ?? 'no worker answered in time', retryAfterMs: undefined };
+  }
+  return null;
+}

@@ -1,0 +1,146 @@
+/**
+ * Checks of workflow inputs. Written by hand, as each workflow in a worker's cache holds its own copy of every module
+ * that workflow code imports: see docs/decisions/0003-input-checks.md.
+ */
+import { msToNumber, type Duration } from '@temporalio/common/lib/time';
+import { DEFAULT_POLLING, type Polling } from '../policy/polling';
+import { workflowFailure } from './failures';
+
+/** Intervals between looks while nothing changes. */
+export interface PollingOptions {
+  /** Default '1s'. */
+  initialInterval?: Duration;
+  /** Default '10s'. */
+  maximumInterval?: Duration;
+  /** At least 1; default 1.5. */
+  backoffCoefficient?: number;
+}
+
+export const LONGEST_DURATION = 10 * 365.25 * 24 * 60 * 60 * 1000;
+
+type Fields<K extends string> = Partial<Record<K, unknown>>;
+
+function invalid(message: string): Error {
+  return workflowFailure('InvalidInput', `Invalid input: ${message}`);
+}
+
+/** What a wrong value looks like, for a message; strings are cut, so that nothing long or secret is repeated. */
+function shown(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  if (value === null) return 'null';
+  if (Array.isArray(value)) return 'a list';
+  if (typeof value === 'object') return 'an object';
+  return typeof value === 'string' ? `"${value.length > 40 ? `${value.slice(0, 40)}…` : value}"` : String(value);
+}
+
+/** An object, and nothing but the known keys in it. `field` is '' for the input itself. */
+export function checkObject<K extends string>(value: unknown, field: string, known: readonly K[]): Fields<K> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw invalid(`${field || 'the input'} must be an object, not ${shown(value)}.`);
+  }
+  const unknown = Object.keys(value).filter((key) => !(known as readonly string[]).includes(key));
+  if (unknown.length > 0) {
+    const names = unknown.map((key) => (field ? `${field}.${key}` : key)).join(', ');
+    throw invalid(`unknown ${unknown.length > 1 ? 'keys' : 'key'} ${names}; known: ${known.join(', ')}.`);
+  }
+  return value as Fields<K>;
+}
+
+/** An optional object whose keys are Nova's business. */
+export function checkFreeObject(value: unknown, field: string): Record<string, unknown> | undefined {
+  if (value === undefined) return undefined;
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw invalid(`${field} must be an object, not ${shown(value)}.`);
+  }
+  return value as Record<string, unknown>;
+}
+
+/** @returns milliseconds, or undefined where the field is absent */
+export function checkDuration(value: unknown, field: string): number | undefined {
+  if (value === undefined) return undefined;
+  const ms = toMilliseconds(value);
+  if (!(ms > 0)) throw invalid(`${field} must be a duration above 0 such as "30s" or milliseconds, not ${shown(value)}.`);
+  if (ms > LONGEST_DURATION) throw invalid(`${field} must be at most 10 years, not ${shown(value)}.`);
+  return Math.max(1, Math.round(ms));
+}
+
+function toMilliseconds(value: unknown): number {
+  if (typeof value === 'number') return value;
+  if (typeof value !== 'string') return NaN;
+  try {
+    return msToNumber(value as Duration);
+  } catch {
+    return NaN;
+  }
+}
+
+export function checkInteger(value: unknown, field: string, from: number, to: number): number | undefined {
+  if (value === undefined) return undefined;
+  if (!Number.isInteger(value) || (value as number) < from || (value as number) > to) {
+    throw invalid(`${field} must be a whole number from ${from} to ${to}, not ${shown(value)}.`);
+  }
+  return value as number;
+}
+
+export function checkBoolean(value: unknown, field: string): boolean | undefined {
+  if (value !== undefined && typeof value !== 'boolean') {
+    throw invalid(`${field} must be true or false, not ${shown(value)}.`);
+  }
+  return value;
+}
+
+export function checkString(value: unknown, field: string): string | undefined {
+  if (value === undefined) return undefined;
+  if (typeof value !== 'string' || value === '') throw invalid(`${field} must be a text, not ${shown(value)}.`);
+  return value;
+}
+
+export function checkStrings(value: unknown, field: string): string[] | undefined {
+  if (value === undefined) return undefined;
+  if (!Array.isArray(value) || !value.every((item) => typeof item === 'string' && item !== '')) {
+    throw invalid(`${field} must be a list of texts, not ${Array.isArray(value) ? 'a list with something else' : shown(value)}.`);
+  }
+  return value as string[];
+}
+
+export function checkChoice<C extends string>(value: unknown, field: string, choices: readonly C[]): C | undefined {
+  if (value === undefined) return undefined;
+  if (!choices.some((choice) => choice === value)) {
+    throw invalid(`${field} must be one of ${choices.map((c) => `"${c}"`).join(', ')}, not ${shown(value)}.`);
+  }
+  return value as C;
+}
+
+/** Throws InvalidInput when a field that must be there is not. */
+export function required<T>(value: T | undefined, field: string): T {
+  if (value === undefined) throw invalid(`${field} is missing.`);
+  return value;
+}
+
+/** For a rule that no check above covers. */
+export function refuse(condition: boolean, message: string): void {
+  if (condition) throw invalid(message);
+}
+
+export function checkPolling(value: unknown): Polling {
+  if (value === undefined) return DEFAULT_POLLING;
+  const fields = checkObject(value, 'polling', ['initialInterval', 'maximumInterval', 'backoffCoefficient']);
+  const initial = checkDuration(fields.initialInterval, 'polling.initialInterval');
+  const maximum = checkDuration(fields.maximumInterval, 'polling.maximumInterval');
+  const coefficient = fields.backoffCoefficient;
+  refuse(
+    coefficient !== undefined && !(typeof coefficient === 'number' && coefficient >= 1 && coefficient <= 1_000),
+    `polling.backoffCoefficient must be a number from 1 to 1000, not ${shown(coefficient)}.`,
+  );
+  refuse(
+    initial !== undefined && maximum !== undefined && initial > maximum,
+    'polling.initialInterval must not be above polling.maximumInterval.',
+  );
+  // One of the two alone moves the other's default with it, where it would contradict.
+  const initialInterval = initial ?? Math.min(DEFAULT_POLLING.initialInterval, maximum ?? Infinity);
+  return {
+    initialInterval,
+    maximumInterval: maximum ?? Math.max(DEFAULT_POLLING.maximumInterval, initialInterval),
+    backoffCoefficient: (coefficient as number | undefined) ?? DEFAULT_POLLING.backoffCoefficient,
+  };
+}

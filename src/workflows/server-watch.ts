@@ -1,0 +1,330 @@
+/**
+ * The durable wait that all workflows share: a watch inside an activity, a durable timer between watches, an absolute
+ * deadline, and the messages `progress`, `wake` and `extendTimeout`.
+ */
+import {
+  CancellationScope,
+  condition,
+  log,
+  setCurrentDetails,
+  setHandler,
+  workflowInfo,
+} from '@temporalio/workflow';
+import { ApplicationFailure } from '@temporalio/common';
+import type { Look } from '../activities';
+import { heartbeatTimeout, LONGEST_HELD_INTERVAL, nextInterval, roundLength, type Polling } from '../policy/polling';
+import { describeState, recordObservations, type Observation, type ServerState } from '../policy/server-state';
+import { activityOutcome, workflowFailure } from './failures';
+import { checkDuration, LONGEST_DURATION, refuse, required } from './input';
+import { extendTimeoutUpdate, progressQuery, wakeSignal, type Phase } from './messages';
+import { LOOK_TIMEOUT, looks } from './nova';
+
+/** What a wait carries into the next run when it continues as new. */
+export interface CarriedWatch {
+  phase: Phase;
+  serverId: string | null;
+  state: ServerState | null;
+  observations: Observation[];
+  deadline: number | null;
+  changedAt: number;
+  interval: number;
+}
+
+/** History is handed over to a new run before Temporal's own warning would come (4,096 events). */
+const LONGEST_HISTORY = 3_000;
+
+export function isHistoryLong(): boolean {
+  const info = workflowInfo();
+  return info.continueAsNewSuggested || info.historyLength >= LONGEST_HISTORY;
+}
+
+/** A deadline has passed already: the last look must not hold the workflow for long. */
+const LAST_LOOK_TIMEOUT = 15_000;
+
+export class ServerWatch {
+  phase: Phase = 'creating';
+  serverId: string | null = null;
+  /** What was seen last; null when nothing was. */
+  state: ServerState | null = null;
+  /** The last look as a whole; null when nothing was seen in this run, or the server is gone. */
+  lastLook: Look | null = null;
+  observations: Observation[] = [];
+  /** Absolute, in milliseconds; null when nothing is bounded. */
+  deadline: number | null = null;
+  /** Nova's last word when it could not be had. */
+  trouble: string | null = null;
+  /** A line for a person, above the rest of the current details. */
+  headline = '';
+
+  private changedAt = Date.now();
+  private interval: number;
+  private woken = false;
+  private looking: CancellationScope | undefined;
+
+  constructor(
+    private readonly polling: Polling,
+    carried?: CarriedWatch,
+  ) {
+    this.interval = polling.initialInterval;
+    if (carried) Object.assign(this, carried);
+  }
+
+  /** Call after the input was checked and the deadline set: handlers run buffered messages at once. */
+  handleMessages(): void {
+    setHandler(progressQuery, () => ({
+      phase: this.phase,
+      serverId: this.serverId,
+      state: this.state,
+      observations: this.observations,
+      deadline: this.deadline === null ? null : iso(this.deadline),
+    }));
+    setHandler(wakeSignal, () => {
+      this.woken = true;
+      this.looking?.cancel();
+    });
+    setHandler(
+      extendTimeoutUpdate,
+      (duration) => {
+        this.deadline = this.extended(duration);
+        this.tell();
+        return iso(this.deadline);
+      },
+      {
+        validator: (duration) => {
+          refuse(
+            this.extended(duration) > Date.now() + LONGEST_DURATION,
+            'the deadline must not be more than 10 years away.',
+          );
+          if (this.deadline === null || this.phase === 'done') {
+            throw ApplicationFailure.nonRetryable('There is no deadline to extend at the moment.', 'InvalidInput');
+          }
+        },
+      },
+    );
+    this.tell();
+  }
+
+  private extended(duration: unknown): number {
+    return (this.deadline ?? Date.now()) + required(checkDuration(duration, 'duration'), 'duration');
+  }
+
+  /** Milliseconds until the deadline, 0 when it is over. */
+  get remaining(): number {
+    return this.deadline === null ? Infinity : Math.max(0, this.deadline - Date.now());
+  }
+
+  carry(): CarriedWatch {
+    const { phase, serverId, state, observations, deadline, changedAt, interval } = this;
+    return { phase, serverId, state, observations, deadline, changedAt, interval };
+  }
+
+  enter(phase: Phase): void {
+    this.phase = phase;
+    this.tell();
+  }
+
+  /** Begins to wait for a (new) server. */
+  follow(serverId: string, look: Look | null): void {
+    this.serverId = serverId;
+    this.state = null;
+    this.lastLook = null;
+    this.rewind();
+    if (look) this.see([{ at: look.at, ...look.state }], look);
+    else this.tell();
+  }
+
+  /** Starts again at the shortest interval, because something is about to change. */
+  rewind(): void {
+    this.interval = this.polling.initialInterval;
+    this.changedAt = Date.now();
+  }
+
+  /** Records what a look showed; `look` is null when the server is gone. */
+  see(observations: Observation[], look: Look | null): void {
+    if (observations.length > 0) {
+      this.observations = recordObservations(this.observations, observations);
+      this.changedAt = Date.now();
+    }
+    this.lastLook = look;
+    if (look) this.state = look.state;
+    this.trouble = null;
+    this.tell();
+  }
+
+  /**
+   * Waits until `judge` returns something for what was seen (null: the server is gone), or the deadline has passed.
+   * A server that was seen already is judged first.
+   *
+   * @param judge pure; called for each look that showed something new
+   * @param beforeRound called before each watch: the place to continue as new
+   * @returns the judgement, or 'deadline' when it passed without one, a last look included
+   */
+  async until<T>(
+    judge: (look: Look | null) => T | undefined,
+    beforeRound: () => Promise<void> = async () => {},
+  ): Promise<T | 'deadline'> {
+    if (this.lastLook) {
+      const judgement = judge(this.lastLook);
+      if (judgement !== undefined) return judgement;
+    }
+    let delay = this.state === null ? 0 : Math.min(this.interval, LONGEST_HELD_INTERVAL);
+    for (;;) {
+      await beforeRound();
+      if (this.remaining === 0) return (await this.lookOnce(judge)) ?? 'deadline';
+
+      const outcome = await this.watch(delay);
+      if (outcome === 'looked') {
+        const judgement = judge(this.lastLook);
+        if (judgement !== undefined) return judgement;
+        // Something changed, but not enough: the next look is the activity's, an interval later.
+        delay = Math.min(this.interval, LONGEST_HELD_INTERVAL);
+      } else {
+        if (outcome === 'silent') await this.pause(this.interval, 'look again');
+        delay = 0;
+      }
+    }
+  }
+
+  /** One look outside of a watch; undefined when Nova could not be had, or when `judge` sees nothing in it. */
+  async lookOnce<T>(judge: (look: Look | null) => T | undefined): Promise<T | undefined> {
+    if (this.serverId === null) return undefined;
+    try {
+      const look = await looks.novaGetServer.executeWithOptions(
+        {
+          scheduleToCloseTimeout: LAST_LOOK_TIMEOUT,
+          retry: { maximumAttempts: 3 },
+          summary: summary(`${describeState(this.state)} · a last look`),
+        },
+        [{ serverId: this.serverId }],
+      );
+      this.see(look ? [{ at: look.at, ...look.state }] : [], look);
+      return judge(look);
+    } catch (error) {
+      const outcome = activityOutcome(error);
+      if (outcome === null) throw error;
+      this.trouble = outcome.message;
+      return undefined;
+    }
+  }
+
+  /**
+   * - looked: there is something to judge
+   * - silent: the round is over and nothing changed
+   * - woken: cut short by `wake`
+   * - unavailable: the time was over while Nova could not be had; the rest of it was waited out
+   */
+  private async watch(delay: number): Promise<'looked' | 'silent' | 'woken' | 'unavailable'> {
+    const outer = CancellationScope.current();
+    const serverId = required(this.serverId ?? undefined, 'serverId');
+    const round = Math.min(roundLength(Date.now() - this.changedAt), Math.max(this.remaining, 1));
+    const held = Math.min(delay, this.remaining);
+    this.woken = false;
+    this.looking = new CancellationScope();
+    try {
+      const result = await this.looking.run(() =>
+        looks.novaWatchServer.executeWithOptions(
+          {
+            startToCloseTimeout: held + round + LOOK_TIMEOUT,
+            scheduleToCloseTimeout: Number.isFinite(this.remaining) ? Math.max(this.remaining, 1) : undefined,
+            heartbeatTimeout: heartbeatTimeout(round),
+            summary: this.summary(`looking every ${seconds(this.interval)}`),
+          },
+          [{ serverId, seen: this.state, polling: this.polling, interval: this.interval, round, delay: held }],
+        ),
+      );
+      const changed = result.observations.length > 0;
+      this.interval = changed ? this.polling.initialInterval : result.interval;
+      this.see(result.observations, result.look);
+      return changed || result.look === null ? 'looked' : 'silent';
+    } catch (error) {
+      if (this.woken && !outer.consideredCancelled) return 'woken';
+      const outcome = activityOutcome(error);
+      if (outcome === null || outer.consideredCancelled) throw error;
+      if (outcome.kind === 'refused') throw this.refusal(outcome);
+      this.trouble = outcome.message;
+      this.tell();
+      await this.pause(outcome.retryAfterMs ?? this.interval, 'ask Nova again');
+      return 'unavailable';
+    } finally {
+      this.looking = undefined;
+    }
+  }
+
+  /** A durable timer that `wake` cuts short, and that ends at the deadline. */
+  async pause(duration: number, what: string): Promise<void> {
+    const timeout = Math.min(duration, this.remaining);
+    this.interval = nextInterval(this.interval, this.polling);
+    if (timeout > 0) {
+      await condition(() => this.woken, timeout, { summary: this.summary(`${what} in ${seconds(timeout)}`) });
+    }
+    this.woken = false;
+  }
+
+  /** Nova's refusal as this workflow's own failure. */
+  refusal(
+    outcome: { type: string; message: string; details: { httpStatus?: number; requestId?: string } },
+    step?: string,
+  ): ApplicationFailure {
+    const { httpStatus, requestId } = outcome.details;
+    return ApplicationFailure.nonRetryable(outcome.message, outcome.type, {
+      serverId: this.serverId,
+      state: this.state,
+      fault: this.lastLook?.fault ?? null,
+      httpStatus,
+      requestId,
+      step,
+    });
+  }
+
+  failure(type: Parameters<typeof workflowFailure>[0], message: string, step?: string): ApplicationFailure {
+    const { serverId, state } = this;
+    return workflowFailure(type, message, { serverId, state, fault: this.lastLook?.fault ?? null, step });
+  }
+
+  private summary(what: string): string {
+    const until = this.deadline === null ? '' : ` · until ${clock(this.deadline)}`;
+    return summary(`${describeState(this.state)} · ${what}${until}`);
+  }
+
+  /** Says in the Web UI where the workflow stands ("Current Details"). */
+  private tell(): void {
+    const lines = [
+      this.headline,
+      `**${this.phase}**${this.serverId ? ` · server \`${this.serverId}\`` : ''}`,
+      this.state && `Seen: ${describeState(this.state)} since ${iso(this.changedAt)}${onHost(this.state)}`,
+      this.deadline !== null && this.phase !== 'done' && `Until: ${iso(this.deadline)}`,
+      this.trouble && `Nova could not be asked: ${this.trouble}`,
+    ];
+    setCurrentDetails(lines.filter(Boolean).join('\n\n'));
+  }
+
+  warn(message: string): void {
+    log.warn(message, { serverId: this.serverId });
+  }
+}
+
+/** Temporal takes 400 bytes of summary: a longer one would fail the workflow task. */
+export function summary(text: string): string {
+  const characters = [...text];
+  return characters.length <= 100 ? text : `${characters.slice(0, 99).join('')}…`;
+}
+
+function onHost({ host }: ServerState): string {
+  return host === null ? '' : ` on ${host}`;
+}
+
+export function iso(time: number): string {
+  return new Date(time).toISOString();
+}
+
+/** '14:05:00Z', for the day's sake of a summary that is read beside a date. */
+function clock(time: number): string {
+  return `${iso(time).slice(11, 19)}Z`;
+}
+
+/** '8 s', '1.5 s', '10 min' */
+export function seconds(ms: number): string {
+  if (ms < 100_000) return `${Math.round(ms / 100) / 10} s`;
+  if (ms < 5_400_000) return `${Math.round(ms / 60_000)} min`;
+  return `${Math.round(ms / 360_000) / 10} h`;
+}
