@@ -1,6 +1,6 @@
 /** Typed starters for services that have a Temporal client. Never imports the worker, whose native module it doesn't need. */
-import type { Client, WorkflowHandle, WorkflowStartOptions } from '@temporalio/client';
-import type { CreateServerInput, CreateServerResult, CreateServerWorkflow } from './workflows/create-server';
+import type { Client, WorkflowHandleWithFirstExecutionRunId, WorkflowStartOptions } from '@temporalio/client';
+import type { CreateServerInput, CreateServerResult } from './workflows/create-server';
 
 export type { CreateServerInput, CreateServerResult } from './workflows/create-server';
 export type { PollingOptions } from './workflows/input';
@@ -17,6 +17,10 @@ export type StartCreateServerOptions = Partial<Omit<WorkflowStartOptions, 'args'
   workflowId: string;
 };
 
+export type CreateServerHandle = WorkflowHandleWithFirstExecutionRunId<
+  (input: CreateServerInput) => Promise<CreateServerResult>
+>;
+
 /**
  * Starts `CreateServerWorkflow`, with a summary and details that the Web UI shows.
  *
@@ -32,15 +36,14 @@ export async function startCreateServer(
   client: Client,
   input: CreateServerInput,
   options: StartCreateServerOptions,
-): Promise<WorkflowHandle<typeof CreateServerWorkflow>> {
-  const { server } = input;
+): Promise<CreateServerHandle> {
   return client.workflow.start<(input: CreateServerInput) => Promise<CreateServerResult>>('CreateServerWorkflow', {
     taskQueue: DEFAULT_TASK_QUEUE,
-    staticSummary: `Create server ${short(server.name)}`,
+    staticSummary: `Create server ${short(input.server.name)}`,
     staticDetails: creationDetails(input),
     ...options,
     args: [input],
-  }) as Promise<WorkflowHandle<typeof CreateServerWorkflow>>;
+  });
 }
 
 function creationDetails(input: CreateServerInput): string {

@@ -9,7 +9,9 @@ export type { Logger } from 'pino';
 export function createLogger(level: string = process.env.LOG_LEVEL ?? 'info'): Logger {
   const known = Object.hasOwn(pino.levels.values, level) || level === 'silent';
   const options = { level: known ? level : 'info', base: undefined, timestamp: pino.stdTimeFunctions.isoTime };
-  return process.stdout.isTTY ? pino(options, pretty({ sync: true, ignore: 'sdkComponent' })) : pino(options, pino.destination({ sync: true }));
+  return process.stdout.isTTY
+    ? pino(options, pretty({ sync: true, ignore: 'sdkComponent' }))
+    : pino(options, pino.destination({ sync: true }));
 }
 
 const LEVELS = { TRACE: 'trace', DEBUG: 'debug', INFO: 'info', WARN: 'warn', ERROR: 'error' } as const;

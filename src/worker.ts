@@ -4,7 +4,13 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
-import { NativeConnection, Runtime, Worker, type NativeConnectionOptions, type WorkerOptions } from '@temporalio/worker';
+import {
+  NativeConnection,
+  Runtime,
+  Worker,
+  type NativeConnectionOptions,
+  type WorkerOptions,
+} from '@temporalio/worker';
 import { createNovaActivities } from './activities';
 import { DEFAULT_TASK_QUEUE } from './client';
 import { createLogger, toTemporalLogger, type Logger } from './logger';
@@ -86,7 +92,7 @@ function checkMetricsAddress(value: string | undefined): string | undefined {
 }
 
 function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message.split('\n')[0] ?? '' : String(error);
+  return error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error);
 }
 
 const RETRY_EVERY = 2_000;
@@ -111,7 +117,11 @@ async function checkCloud(compute: ComputeClient, logger: Logger, signal: AbortS
 }
 
 /** Connects to Temporal; keeps trying while it is down. */
-async function connect(config: WorkerConfig, logger: Logger, signal: AbortSignal): Promise<NativeConnection | undefined> {
+async function connect(
+  config: WorkerConfig,
+  logger: Logger,
+  signal: AbortSignal,
+): Promise<NativeConnection | undefined> {
   const address = config.connectionOptions.address ?? 'localhost:7233';
   while (!signal.aborted) {
     try {

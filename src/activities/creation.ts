@@ -83,12 +83,14 @@ export async function createServer(compute: ComputeClient, request: CreateServer
   const isReset = info.workflowExecution?.runId !== request.creation.firstRunId;
   const mayExist = request.mayExist || isReset || info.attempt > 1;
 
+  // What the attempt before failed with: at the deadline, that is what a person wants to know.
+  const trouble = info.heartbeatDetails as string | undefined;
   const checkDeadline = () => {
     if (remaining() > 0) return;
-    throw ApplicationFailure.nonRetryable('the deadline passed before the server was asked for', 'DeadlinePassed');
+    throw ApplicationFailure.nonRetryable(trouble ?? 'the time was over before Nova was asked', 'DeadlinePassed');
   };
 
-  return withHeartbeat(async () => {
+  const work = async (): Promise<CreatedServer> => {
     checkDeadline();
     if (mayExist) {
       const server = await findServer(compute, request.creation, cancellationSignal);
@@ -103,7 +105,14 @@ export async function createServer(compute: ComputeClient, request: CreateServer
     });
     if (mayExist) await refuseSecondServer(compute, request.creation);
     return { serverId: id, adopted: false, look: await firstLook(compute, id, cancellationSignal) };
-  });
+  };
+
+  try {
+    return await withHeartbeat(work, () => trouble);
+  } catch (error) {
+    if (error instanceof NovaError) context.heartbeat(error.message);
+    throw error;
+  }
 }
 
 /** After a repeated POST: should the first one have been carried out after all, say so instead of losing its server. */

@@ -1,13 +1,7 @@
 /** The activities of a worker: one Nova call or one watch each, typed failures, no decision about what comes next. */
 import { Context } from '@temporalio/activity';
 import { NovaError, type ComputeClient } from '../nova';
-import {
-  createServer,
-  findServer,
-  type CreatedServer,
-  type CreateServerRequest,
-  type Creation,
-} from './creation';
+import { createServer, findServer, type CreatedServer, type CreateServerRequest, type Creation } from './creation';
 import { toApplicationFailure } from './failures';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
@@ -36,7 +30,7 @@ export interface NovaActivities {
   /** Makes the server of a creation, or adopts the one that an earlier POST of it made. */
   novaCreateServer(request: CreateServerRequest): Promise<CreatedServer>;
   /** The server that carries a creation's tag, or null. */
-  novaFindServer(creation: Creation): Promise<Look & ServerReference | null>;
+  novaFindServer(creation: Creation): Promise<(Look & ServerReference) | null>;
   /** Looks until something differs from what the workflow saw, or the round is over. */
   novaWatchServer(request: WatchRequest): Promise<WatchResult>;
   /** One look; null when two GETs in a row were answered 404. */

@@ -52,8 +52,10 @@ export interface TemporalServer {
   /** Where its Web UI is, without a slash at the end; undefined without one. */
   uiUrl: string | undefined;
   namespace: string;
-  /** Undefined for a server that was running already. */
+  /** Undefined for a server that was running already; so is `cli`. */
   pid: number | undefined;
+  /** The Temporal CLI that it was started with. */
+  cli: string | undefined;
   /** Ends it, and waits until it has ended. A server that was running already is left alone. */
   stop(): Promise<void>;
   /** Kills it at once. */
@@ -177,6 +179,7 @@ async function runningServer(): Promise<TemporalServer> {
     uiUrl: await uiBeside(address),
     namespace: namespace ?? 'default',
     pid: undefined,
+    cli: undefined,
     stop: () => Promise.resolve(),
     kill: () => undefined,
   };
@@ -230,6 +233,7 @@ async function start(cli: string, options: StartOptions): Promise<TemporalServer
     uiUrl: uiPort === undefined ? undefined : `http://${HOST}:${uiPort}`,
     namespace,
     pid: server.child.pid,
+    cli,
     // With its state in memory it has nothing to save: no need to wait a second for an orderly end.
     stop: () => server.stop(options.dbFilename ? 10_000 : 0),
     kill: () => server.kill(),

@@ -262,7 +262,7 @@ export function createComputeClient(config: CloudConfig, options: ComputeClientO
       return { id: created.id, ...withRequestId(answer) };
     },
 
-    getServer: (id, requestOptions) => one(serverPath(id), 'server', parseServer, requestOptions),
+    getServer: async (id, requestOptions) => one(serverPath(id), 'server', parseServer, requestOptions),
 
     listServers: (query, requestOptions) =>
       all((page) => nova('GET', '/servers/detail', requestOptions, { query: page }), 'servers', parseServer, query),
@@ -283,9 +283,9 @@ export function createComputeClient(config: CloudConfig, options: ComputeClientO
       return actions;
     },
 
-    getInstanceAction: (id, requestId, requestOptions) =>
+    getInstanceAction: async (id, requestId, requestOptions) =>
       one(
-        `${serverPath(id)}/os-instance-actions/${encodeURIComponent(requestId)}`,
+        `${serverPath(id)}/os-instance-actions/${pathSegment(requestId)}`,
         'instanceAction',
         parseInstanceActionDetail,
         requestOptions,
@@ -379,7 +379,13 @@ function isStatus(error: unknown, status: number): boolean {
 }
 
 function serverPath(id: string): string {
-  return `/servers/${encodeURIComponent(id)}`;
+  return `/servers/${pathSegment(id)}`;
+}
+
+/** `.` and `..` would be another path, and nothing would be the list. */
+function pathSegment(id: string): string {
+  if (/^\.{0,2}$/.test(id)) throw new NovaError('BadRequest', `'${id}' is not an id`, { outcomeUnknown: false });
+  return encodeURIComponent(id);
 }
 
 function withRequestId({ requestId }: HttpAnswer): { requestId?: string } {

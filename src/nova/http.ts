@@ -63,7 +63,7 @@ export interface HttpClient {
    * | what came | kind | outcomeUnknown |
    * |---|---|---|
    * | 2xx, but not JSON | Unavailable | true |
-   * | 301, 308 (redirects are never followed: the token would go with them) | Configuration | false |
+   * | 300, 301, 308 (redirects are never followed: the token would go with them) | Configuration | false |
    * | any other 3xx | Unavailable | true |
    * | 400, and any 4xx that is not below | BadRequest | false |
    * | 401 · 403 · 404 · 409 | Unauthorized · Forbidden or QuotaExceeded · NotFound · Conflict | false |
@@ -196,6 +196,7 @@ function toAnswer(request: Target, response: AxiosResponse<string>): HttpAnswer 
 /** See the table at HttpClient.request. */
 function verdict(status: number, words: string): { kind: NovaErrorKind; outcomeUnknown: boolean } {
   switch (status) {
+    case 300:
     case 301:
     case 308:
       return { kind: 'Configuration', outcomeUnknown: false };
@@ -230,7 +231,7 @@ function sentence(
   header: (name: string) => string | undefined,
 ): string {
   const answered = `${request.service} answered ${named(request)} with ${status}`;
-  if (status >= 300 && status < 400) {
+  if (status > 300 && status < 400) {
     return `${answered}, a redirect${redirectTarget(header('Location'))}, which is not followed`;
   }
   if (words !== undefined) return `${answered}: ${words}`;

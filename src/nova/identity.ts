@@ -34,7 +34,7 @@ export interface Identity {
    *
    * @throws NovaError | Keystone's answer | kind |
    * |---|---|
-   * | 401, 403 | Unauthorized |
+   * | 401, 403; 404 that names what was not found, such as an application credential | Unauthorized |
    * | no answer, 408, 413, 429, 5xx, not JSON, without token | Unavailable |
    * | any other, such as 404 for a wrong address, or a redirect | Configuration |
    *
@@ -165,7 +165,9 @@ function loginSecret(auth: CloudAuth): string {
 
 function loginError(error: NovaError, authUrl: string): NovaError {
   const details = { ...error.details, outcomeUnknown: false };
-  switch (error.kind) {
+  // "Could not find Application Credential: ...", "Could not recognize Fernet token": measured on Keystone 22.
+  const isRefusal = error.kind === 'NotFound' && error.message.includes(': Could not ');
+  switch (isRefusal ? 'Unauthorized' : error.kind) {
     case 'Unavailable':
       return new NovaError('Unavailable', error.message, details);
     case 'Unauthorized':

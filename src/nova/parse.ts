@@ -125,11 +125,12 @@ export function parseNetwork(value: unknown): NovaNetwork | undefined {
   return { id: value.id, name: textOrNull(value.name) ?? '' };
 }
 
-/** The microversions of `{"version": {"id": "v2.1", "version": "2.93", "min_version": "2.1"}}`. */
+/** The microversions of `{"version": {"id": "v2.1", "version": "2.93", "min_version": "2.1"}}`; '' is none: 2.0. */
 export function parseVersion(body: unknown): { oldest: string; newest: string } | undefined {
   const version = isRecord(body) ? body.version : undefined;
   if (!isRecord(version)) return undefined;
   const { version: newest, min_version: oldest } = version;
+  if (newest === '') return { oldest: '2.0', newest: '2.0' };
   return isMicroversion(newest) && isMicroversion(oldest) ? { oldest, newest } : undefined;
 }
 

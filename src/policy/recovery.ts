@@ -7,25 +7,10 @@ import { isDownCell } from './creation';
 import { describeState, type ServerState } from './server-state';
 
 export type RecoveryPath =
-  | 'none'
-  | 'start'
-  | 'stop-start'
-  | 'reset-stop-start'
-  | 'confirm-stop-start'
-  | 'revert'
-  | 'hard-reboot'
-  | 'unrescue';
+  'none' | 'start' | 'stop-start' | 'reset-stop-start' | 'confirm-stop-start' | 'revert' | 'hard-reboot' | 'unrescue';
 
 export type RecoveryAction =
-  | 'stop'
-  | 'start'
-  | 'reset-state'
-  | 'confirm-resize'
-  | 'revert-resize'
-  | 'reboot'
-  | 'unrescue'
-  | 'pause'
-  | 'rescue';
+  'stop' | 'start' | 'reset-state' | 'confirm-resize' | 'revert-resize' | 'reboot' | 'unrescue' | 'pause' | 'rescue';
 
 export type RecoveryReason =
   | 'not-found'
@@ -189,7 +174,8 @@ export const ROWS: readonly Row[] = [
   {
     name: 'stopped',
     fits: ({ state }) => state.vmState === 'stopped',
-    then: () => act('start', 'instance-failure', ['start'], 'The instance was stopped, not by a user, and was started.'),
+    then: () =>
+      act('start', 'instance-failure', ['start'], 'The instance was stopped, not by a user, and was started.'),
   },
   {
     name: 'active, error',
@@ -197,7 +183,12 @@ export const ROWS: readonly Row[] = [
     // agent can fail in a running guest.
     fits: ({ state }) => state.vmState === 'active' || state.vmState === 'error',
     then: ({ state }) =>
-      act('stop-start', 'instance-failure', ['stop', 'start'], `The instance was ${state.status}; it was stopped and started.`),
+      act(
+        'stop-start',
+        'instance-failure',
+        ['stop', 'start'],
+        `The instance was ${state.status}; it was stopped and started.`,
+      ),
   },
   {
     name: 'resized',
@@ -213,7 +204,12 @@ const PAUSED: Record<RecoveryPolicy['paused'], RecoveryDecision> = {
       'Recover it with the policy paused=restart or paused=restore, or unpause or reboot it by hand.',
     true,
   ),
-  restart: act('hard-reboot', 'paused', ['reboot'], 'The instance was PAUSED; it was hard rebooted and is ACTIVE now, no longer paused.'),
+  restart: act(
+    'hard-reboot',
+    'paused',
+    ['reboot'],
+    'The instance was PAUSED; it was hard rebooted and is ACTIVE now, no longer paused.',
+  ),
   restore: act(
     'hard-reboot',
     'paused',
@@ -241,7 +237,12 @@ const RESCUED: Record<RecoveryPolicy['rescued'], RecoveryDecision> = {
 
 const STOPPED_BY_USER: Record<RecoveryPolicy['stoppedByUser'], RecoveryDecision> = {
   skip: skip('stopped-by-user', 'The instance was stopped by a user: it has not failed.'),
-  start: act('start', 'stopped-by-user', ['start'], 'The instance was stopped by a user, and was started as the policy says.'),
+  start: act(
+    'start',
+    'stopped-by-user',
+    ['start'],
+    'The instance was stopped by a user, and was started as the policy says.',
+  ),
 };
 
 const RESIZED: Record<RecoveryPolicy['resized'], RecoveryDecision> = {
@@ -273,7 +274,8 @@ const RESIZED: Record<RecoveryPolicy['resized'], RecoveryDecision> = {
 /** Pure: the same facts and policy give the same decision. */
 export function decideRecovery(facts: RecoveryFacts, policy: RecoveryPolicy): RecoveryDecision {
   const { state } = facts;
-  if (state === null) return skip('not-found', 'Nova does not know the instance: two looks in a row were answered 404.');
+  if (state === null)
+    return skip('not-found', 'Nova does not know the instance: two looks in a row were answered 404.');
   const seen: Seen = { ...facts, state };
   const row = ROWS.find(({ fits }) => fits(seen, policy));
   return row ? row.then(seen, policy) : { kind: 'unknown' };

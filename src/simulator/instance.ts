@@ -101,6 +101,11 @@ interface Moment {
 /** Shares of a build's early time at which its states begin, as measured on Nova 26. The rest of it is spawning. */
 const EARLY_BUILD = { inCell: 0.4, host: 0.55, networking: 0.65, blockDeviceMapping: 0.8, spawning: 1 };
 
+type FailingRule = Pick<ActionRule, 'name' | 'operation' | 'failure'>;
+
+/** A deletion whose host fails comes back to ERROR (measured on Nova 26). */
+const DESTROY: FailingRule = { name: 'delete', operation: 'destroy', failure: 'error' };
+
 const STOPPED_POWER: readonly number[] = [POWER.SHUTDOWN, POWER.CRASHED];
 
 export class Instance {
@@ -212,7 +217,7 @@ export class Instance {
           pass: (at) => {
             this.inCell = true;
             this.running = action(at);
-            this.failInto({ code: 500, message: 'No valid host was found. ', created: at }, at, 'conductor');
+            this.failInto({ code: 500, message: 'No valid host was found. ', created: at }, at, 'Error');
           },
         },
       ]);
@@ -240,17 +245,20 @@ export class Instance {
   }
 
   /** The end of the driver's spawn, good or bad. */
-  private spawned(at: number, spawnSeconds: number): void {
+  private spawned(at: number, spawnSeconds: number, tried = 1): void {
     if (this.beforeSpawned !== undefined) return this.beforeSpawned();
     const wanted = this.metadata['anchor_spawn'];
-    if (wanted === 'abort') {
-      return this.failInto(
-        { code: 500, message: `Build of instance ${this.id} aborted: anchor_spawn = abort`, created: at },
-        at,
-      );
-    }
-    if (wanted === 'reschedule' || wanted === 'fail') return this.reschedule(at, spawnSeconds, 1);
+    if (wanted === 'abort') return this.abortBuild(at);
+    if (wanted === 'reschedule' || wanted === 'fail') return this.reschedule(at, spawnSeconds, tried);
     this.becomeActive(at);
+  }
+
+  private abortBuild(at: number): void {
+    const message = `Build of instance ${this.id} aborted: anchor_spawn = abort`;
+    this.host = null;
+    this.plan([
+      { at: at + this.around.actionMs, pass: (later) => this.failInto({ code: 500, message, created: later }, later) },
+    ]);
   }
 
   /** Nova tries the next host, until none is left. */
@@ -258,13 +266,24 @@ export class Instance {
     const message =
       'Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures for instance ' +
       `${this.id}.`;
+    const pause = this.around.actionMs;
     this.host = null;
-    this.taskState = 'scheduling';
-    if (tried >= this.around.hosts.length) return this.failInto({ code: 500, message, created: at }, at, 'conductor');
-    this.plan([
-      { at: at + 50, pass: () => this.apply({ taskState: 'spawning', host: 'other' }) },
-      { at: at + 100 + spawnSeconds * 1000, pass: (later) => this.reschedule(later, spawnSeconds, tried + 1) },
-    ]);
+    const moments: Moment[] = [{ at: at + pause, pass: () => this.apply({ taskState: 'scheduling' }) }];
+    if (tried >= this.around.hosts.length) {
+      moments.push({
+        at: at + 2 * pause,
+        pass: (later) => this.failInto({ code: 500, message, created: later }, later),
+      });
+    } else {
+      moments.push(
+        { at: at + 2 * pause, pass: () => this.apply({ taskState: null, host: 'other' }) },
+        { at: at + 3 * pause, pass: () => this.apply({ taskState: 'networking' }) },
+        { at: at + 4 * pause, pass: () => this.apply({ taskState: 'spawning' }) },
+        { at: at + 5 * pause + spawnSeconds * 1000, pass: (later) => this.spawned(later, spawnSeconds, tried + 1) },
+      );
+    }
+    this.plan(moments);
+    this.settle(at);
   }
 
   private becomeActive(at: number): void {
@@ -278,12 +297,13 @@ export class Instance {
     if (this.vmState === 'active') this.activeAt ??= at;
   }
 
-  private failInto(fault: Fault, at: number, details = 'Traceback (most recent call last): ...'): void {
+  /** Only the conductor's own failures make the instance action say Error (measured on Nova 26). */
+  private failInto(fault: Fault, at: number, message: 'Error' | null = null): void {
     this.vmState = 'error';
     this.taskState = null;
     this.powerState = POWER.NOSTATE;
-    this.fault = { ...fault, details };
-    this.finish(at, 'Error', fault.message);
+    this.fault = { ...fault, details: 'Traceback (most recent call last): ...' };
+    this.finish(at, message, message === null ? null : fault.message);
   }
 
   /** A build without end ends now. */
@@ -303,7 +323,7 @@ export class Instance {
     this.inCell = true;
     this.updatedAt = now;
     this.running ??= this.record('create', newRequestId(), this.spec.caller, now, 'compute__do_build_and_run_instance');
-    this.failInto({ ...fault, created: now }, now);
+    this.failInto({ ...fault, created: now }, now, 'Error');
   }
 
   private expectBuilding(): void {
@@ -323,21 +343,22 @@ export class Instance {
     if (rule.steps === undefined) return;
     if (flavor !== undefined || rule.name === 'migrate') this.previous = { host: this.host, flavor: this.flavor };
     const took = this.around.actionMs + (this.seconds(rule.operation ?? '') ?? 0) * 1000;
-    const fails = this.fails(rule);
-    const moments = rule.steps.map((step) => ({
+    const last = now + took;
+    const moments: Moment[] = rule.steps.map((step) => ({
       at: now + took * step.at,
-      pass: (at: number) => {
-        if (fails && step.at === 1) return this.failOnHost(rule, from, at);
+      pass: () => {
         this.apply(step);
         if (step.taskState === 'resize_finish' && flavor !== undefined) this.flavor = flavor;
-        if (step.at === 1) this.conclude(rule, from, at);
       },
     }));
-    if (rule.steps.every((step) => step.at !== 1)) {
-      moments.push({
-        at: now + took,
-        pass: (at) => (fails ? this.failOnHost(rule, from, at) : this.conclude(rule, from, at)),
-      });
+    if (this.fails(rule.name, rule.operation)) {
+      moments.splice(
+        moments.findIndex(({ at }) => at === last),
+        Infinity,
+      );
+      moments.push(...this.failure(rule, from.vmState, now, took));
+    } else {
+      moments.push({ at: last, pass: (at) => this.conclude(rule, from, at) });
     }
     this.plan(moments);
     this.settle(now);
@@ -380,25 +401,46 @@ export class Instance {
     if (this.around.shelvedOffloadMs === 0) this.settle(at);
   }
 
-  private fails(rule: ActionRule): boolean {
-    const left = this.failing.get(rule.name) ?? 0;
+  private fails(name: string, operation: string | undefined): boolean {
+    const left = this.failing.get(name) ?? 0;
     if (left > 0) {
-      this.failing.set(rule.name, left - 1);
+      this.failing.set(name, left - 1);
       return true;
     }
-    return rule.operation !== undefined && this.metadata[`anchor_${rule.operation}`] === 'fail';
+    return operation !== undefined && this.metadata[`anchor_${operation}`] === 'fail';
   }
 
-  private failOnHost(rule: ActionRule, from: { vmState: VmState }, at: number): void {
+  /** The end of an action that fails on the host: `ERROR` is seen with its task for a moment. */
+  private failure(rule: FailingRule, before: VmState, now: number, took: number): Moment[] {
     const running = !STOPPED_POWER.includes(this.guest);
-    const outcome =
-      rule.failure === 'error-unless-running' ? (running ? 'survived' : 'error') : (rule.failure ?? 'revert');
-    const message = `anchor_${rule.operation ?? rule.name} = fail`;
-    this.vmState = outcome === 'error' ? 'error' : from.vmState;
-    this.taskState = null;
-    if (outcome === 'error') this.fault = { code: 500, message, created: at, details: message };
-    if (outcome === 'survived') return this.finish(at);
-    this.finish(at, 'Error', message);
+    const cause = `anchor_${rule.operation ?? rule.name} = fail`;
+    const survives = rule.failure === 'error-unless-running' && running;
+    const intoError = !survives && rule.failure !== undefined && rule.failure !== 'revert';
+    const moments: Moment[] = [];
+    if (intoError) {
+      moments.push({
+        at: now + took * 0.9,
+        pass: (at) => {
+          this.vmState = 'error';
+          this.fault = this.faultOf(rule.name, cause, at);
+        },
+      });
+    }
+    moments.push({
+      at: now + took,
+      pass: (at) => {
+        this.vmState = intoError ? 'error' : before;
+        this.taskState = null;
+        this.deleting = false;
+        this.finish(at, survives ? null : 'Error', survives ? null : cause);
+      },
+    });
+    return moments;
+  }
+
+  private faultOf(action: string, cause: string, created: number): Fault {
+    if (action !== 'rescue') return { code: 500, message: cause, created, details: cause };
+    return { code: 400, message: `Instance ${this.id} cannot be rescued: Driver Error: ${cause}`, created };
   }
 
   /** os-resetState: only the database is written, whatever is under way. */
@@ -453,18 +495,22 @@ export class Instance {
     );
     this.taskState = soft ? 'soft-deleting' : 'deleting';
     if (soft) return this.planSoftDelete(now);
-    if (spawning === undefined) return this.planDelete(now, 0);
+    if (spawning === undefined) return this.planDelete(now);
     // The host's lock on the instance makes the deletion wait for the spawn, and then ACTIVE shows for a moment.
     this.host = null;
     this.beforeSpawned = () => {
       this.apply({ vmState: 'active', taskState: null, powerState: POWER.RUNNING });
-      this.planDelete(spawning.at, 0);
+      this.planDelete(spawning.at);
     };
     this.plan([spawning]);
   }
 
-  private planDelete(now: number, extra: number): void {
-    const took = this.around.actionMs + extra + (this.seconds('destroy') ?? 0) * 1000;
+  private planDelete(now: number): void {
+    const took = this.around.actionMs + (this.seconds('destroy') ?? 0) * 1000;
+    if (this.fails('delete', 'destroy')) {
+      this.plan(this.failure(DESTROY, this.vmState as VmState, now, took));
+      return this.settle(now);
+    }
     this.plan([
       {
         at: now + (took * 2) / 3,
@@ -489,7 +535,7 @@ export class Instance {
           this.finish(at);
         },
       },
-      { at: end + this.around.reclaimMs, pass: (at) => this.planDelete(at, 0) },
+      { at: end + this.around.reclaimMs, pass: (at) => this.planDelete(at) },
     ]);
     this.settle(now);
   }

@@ -262,7 +262,10 @@ class ServerCreation {
         const outcome = activityOutcome(error);
         if (outcome === null) throw error;
         if (outcome.kind === 'refused') {
-          if (outcome.type === 'DeadlinePassed') continue;
+          if (outcome.type === 'DeadlinePassed') {
+            watch.trouble = outcome.message;
+            continue;
+          }
           // Refused outright: no server came of this attempt, and there is nothing to look for.
           this.mayExist = outcome.type === 'AmbiguousServer';
           throw watch.refusal(outcome);
@@ -341,10 +344,7 @@ class ServerCreation {
         const waited = `within ${seconds(this.checked.timeout)}`;
         const deadline = iso(watch.deadline ?? Date.now());
         const trouble = watch.trouble ? ` Nova could not be asked at the end: ${sentence(watch.trouble)}` : '';
-        const seen =
-          watch.serverId === null
-            ? `The ${server} was not created`
-            : `The ${server} did not become ACTIVE`;
+        const seen = watch.serverId === null ? `The ${server} was not created` : `The ${server} did not become ACTIVE`;
         return watch.failure(
           'ServerWaitTimeout',
           `${seen} ${waited} (deadline ${deadline}); last seen: ${describeState(watch.state)}.${trouble}${this.lastFailure}`,
@@ -365,7 +365,10 @@ class ServerCreation {
       if (found instanceof ApplicationFailure) return found;
       if (typeof found === 'string') known = addTo(failure, found);
       else if (found && failure instanceof ApplicationFailure) {
-        known = watch.failure(failure.type as 'ServerWaitTimeout', `${failure.message} Its server is ${found.serverId}.`);
+        known = watch.failure(
+          failure.type as 'ServerWaitTimeout',
+          `${failure.message} Its server is ${found.serverId}.`,
+        );
       }
     }
     if (!deletes || watch.serverId === null) return known;
@@ -451,7 +454,11 @@ function judgeDeletion(look: Look | null): 'gone' | 'failed' | undefined {
 /** The same failure with another sentence; a cancellation stays a cancellation. */
 function addTo(failure: unknown, message: string): unknown {
   if (failure instanceof ApplicationFailure) {
-    return workflowFailure(failure.type as 'ServerInError', `${failure.message} ${message}`, failure.details?.[0] ?? {});
+    return workflowFailure(
+      failure.type as 'ServerInError',
+      `${failure.message} ${message}`,
+      failure.details?.[0] ?? {},
+    );
   }
   log.warn(message);
   return new CancelledFailure(`${failure instanceof Error ? failure.message : 'Cancelled'}. ${message}`);

@@ -56,7 +56,8 @@ export function activityOutcome(error: unknown): ActivityOutcome {
   const { cause } = error;
   if (cause instanceof ApplicationFailure) {
     const details = (cause.details?.[0] ?? {}) as FailureDetails;
-    if (cause.nonRetryable) return { kind: 'refused', type: cause.type ?? 'NovaBadRequest', message: cause.message, details };
+    if (cause.nonRetryable)
+      return { kind: 'refused', type: cause.type ?? 'NovaBadRequest', message: cause.message, details };
     return { kind: 'unavailable', message: cause.message, retryAfterMs: details.retryAfterMs };
   }
   if (cause instanceof TimeoutFailure) {

@@ -59,7 +59,8 @@ export function checkFreeObject(value: unknown, field: string): Record<string, u
 export function checkDuration(value: unknown, field: string): number | undefined {
   if (value === undefined) return undefined;
   const ms = toMilliseconds(value);
-  if (!(ms > 0)) throw invalid(`${field} must be a duration above 0 such as "30s" or milliseconds, not ${shown(value)}.`);
+  if (!(ms > 0))
+    throw invalid(`${field} must be a duration above 0 such as "30s" or milliseconds, not ${shown(value)}.`);
   if (ms > LONGEST_DURATION) throw invalid(`${field} must be at most 10 years, not ${shown(value)}.`);
   return Math.max(1, Math.round(ms));
 }
@@ -98,7 +99,9 @@ export function checkString(value: unknown, field: string): string | undefined {
 export function checkStrings(value: unknown, field: string): string[] | undefined {
   if (value === undefined) return undefined;
   if (!Array.isArray(value) || !value.every((item) => typeof item === 'string' && item !== '')) {
-    throw invalid(`${field} must be a list of texts, not ${Array.isArray(value) ? 'a list with something else' : shown(value)}.`);
+    throw invalid(
+      `${field} must be a list of texts, not ${Array.isArray(value) ? 'a list with something else' : shown(value)}.`,
+    );
   }
   return value as string[];
 }

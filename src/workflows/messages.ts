@@ -4,14 +4,7 @@ import type { Duration } from '@temporalio/common';
 import type { Observation, ServerState } from '../policy/server-state';
 
 export type Phase =
-  | 'creating'
-  | 'waiting'
-  | 'deciding'
-  | 'stopping'
-  | 'starting'
-  | 'restoring'
-  | 'cleaning-up'
-  | 'done';
+  'creating' | 'waiting' | 'deciding' | 'stopping' | 'starting' | 'restoring' | 'cleaning-up' | 'done';
 
 export interface Progress {
   phase: Phase;

@@ -2,14 +2,7 @@
  * The durable wait that all workflows share: a watch inside an activity, a durable timer between watches, an absolute
  * deadline, and the messages `progress`, `wake` and `extendTimeout`.
  */
-import {
-  CancellationScope,
-  condition,
-  log,
-  setCurrentDetails,
-  setHandler,
-  workflowInfo,
-} from '@temporalio/workflow';
+import { CancellationScope, condition, log, setCurrentDetails, setHandler, workflowInfo } from '@temporalio/workflow';
 import { ApplicationFailure } from '@temporalio/common';
 import type { Look } from '../activities';
 import { heartbeatTimeout, LONGEST_HELD_INTERVAL, nextInterval, roundLength, type Polling } from '../policy/polling';
@@ -167,20 +160,26 @@ export class ServerWatch {
       const judgement = judge(this.lastLook);
       if (judgement !== undefined) return judgement;
     }
-    let delay = this.state === null ? 0 : Math.min(this.interval, LONGEST_HELD_INTERVAL);
+    // What was seen a moment ago need not be looked at again at once.
+    let due = this.state !== null;
     for (;;) {
       await beforeRound();
       if (this.remaining === 0) return (await this.lookOnce(judge)) ?? 'deadline';
 
-      const outcome = await this.watch(delay);
+      const held = due && this.interval <= LONGEST_HELD_INTERVAL;
+      if (due && !held) {
+        await this.pause(this.interval, 'look again');
+        due = false;
+        continue;
+      }
+      const outcome = await this.watch(held ? this.interval : 0);
       if (outcome === 'looked') {
         const judgement = judge(this.lastLook);
         if (judgement !== undefined) return judgement;
-        // Something changed, but not enough: the next look is the activity's, an interval later.
-        delay = Math.min(this.interval, LONGEST_HELD_INTERVAL);
+        due = true;
       } else {
         if (outcome === 'silent') await this.pause(this.interval, 'look again');
-        delay = 0;
+        due = false;
       }
     }
   }
@@ -325,6 +324,6 @@ function clock(time: number): string {
 /** '8 s', '1.5 s', '10 min' */
 export function seconds(ms: number): string {
   if (ms < 100_000) return `${Math.round(ms / 100) / 10} s`;
-  if (ms < 5_400_000) return `${Math.round(ms / 60_000)} min`;
+  if (ms < 3_600_000) return `${Math.round(ms / 60_000)} min`;
   return `${Math.round(ms / 360_000) / 10} h`;
 }

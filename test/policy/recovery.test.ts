@@ -54,7 +54,15 @@ const ALLOWED: Record<RecoveryAction, { from: string[]; to: string[] }> = {
 
 function facts(state: Partial<ServerState>, more: Partial<RecoveryFacts> = {}): RecoveryFacts {
   return {
-    state: { status: 'X', vmState: 'active', taskState: null, powerState: 'running', host: 'h', locked: false, ...state },
+    state: {
+      status: 'X',
+      vmState: 'active',
+      taskState: null,
+      powerState: 'running',
+      host: 'h',
+      locked: false,
+      ...state,
+    },
     metadata: {},
     actions: [],
     ownUserId: 'me',
@@ -84,7 +92,10 @@ test('every combination of states, lock and policy gives one plan, whose steps N
           for (const locked of [false, true]) {
             combinations++;
             const decision = decideRecovery(
-              facts({ vmState, taskState, powerState, locked }, { actions: [USER_STOP], metadata: { HA_Enabled: 'yes' } }),
+              facts(
+                { vmState, taskState, powerState, locked },
+                { actions: [USER_STOP], metadata: { HA_Enabled: 'yes' } },
+              ),
               policy,
             );
             const what = `${vmState}/${taskState}/${powerState}/${locked} ${JSON.stringify(policy)}`;
@@ -111,9 +122,27 @@ const TABLE: [string, RecoveryFacts, Partial<RecoveryPolicy>, string, string][] 
   ['soft-deleting', facts({ taskState: 'soft-deleting' }), {}, 'none', 'being-deleted'],
   ['soft-delete', facts({ vmState: 'soft-delete' }), {}, 'none', 'being-deleted'],
   ['no HA_Enabled', facts({}), { requireHaEnabled: true }, 'none', 'not-ha-enabled'],
-  ['HA_Enabled=false', facts({}, { metadata: { HA_Enabled: 'False' } }), { requireHaEnabled: true }, 'none', 'not-ha-enabled'],
-  ['HA_Enabled=yEs', facts({}, { metadata: { HA_Enabled: 'yEs' } }), { requireHaEnabled: true }, 'stop-start', 'instance-failure'],
-  ['another key', facts({}, { metadata: { ha: '1' } }), { requireHaEnabled: true, haEnabledMetadataKey: 'ha' }, 'stop-start', 'instance-failure'],
+  [
+    'HA_Enabled=false',
+    facts({}, { metadata: { HA_Enabled: 'False' } }),
+    { requireHaEnabled: true },
+    'none',
+    'not-ha-enabled',
+  ],
+  [
+    'HA_Enabled=yEs',
+    facts({}, { metadata: { HA_Enabled: 'yEs' } }),
+    { requireHaEnabled: true },
+    'stop-start',
+    'instance-failure',
+  ],
+  [
+    'another key',
+    facts({}, { metadata: { ha: '1' } }),
+    { requireHaEnabled: true, haEnabledMetadataKey: 'ha' },
+    'stop-start',
+    'instance-failure',
+  ],
   ['locked, skip', facts({ locked: true }), { locked: 'skip' }, 'none', 'locked'],
   ['locked, recover', facts({ locked: true }), {}, 'stop-start', 'instance-failure'],
   ['building', facts({ vmState: 'building', taskState: 'spawning' }), {}, 'none', 'building'],
@@ -129,11 +158,35 @@ const TABLE: [string, RecoveryFacts, Partial<RecoveryPolicy>, string, string][] 
   ['rescued, restore', facts({ vmState: 'rescued' }), { rescued: 'restore' }, 'unrescue', 'rescued'],
   ['suspended', facts({ vmState: 'suspended' }), {}, 'none', 'suspended'],
   ['stopped by a user', facts({ vmState: 'stopped' }, { actions: [USER_STOP] }), {}, 'none', 'stopped-by-user'],
-  ['stopped by a user, start', facts({ vmState: 'stopped' }, { actions: [USER_STOP] }), { stoppedByUser: 'start' }, 'start', 'stopped-by-user'],
-  ['stopped by Nova', facts({ vmState: 'stopped' }, { actions: [{ ...USER_STOP, userId: null }] }), {}, 'start', 'instance-failure'],
-  ['stopped by us', facts({ vmState: 'stopped' }, { actions: [{ ...USER_STOP, userId: 'me' }] }), {}, 'start', 'instance-failure'],
+  [
+    'stopped by a user, start',
+    facts({ vmState: 'stopped' }, { actions: [USER_STOP] }),
+    { stoppedByUser: 'start' },
+    'start',
+    'stopped-by-user',
+  ],
+  [
+    'stopped by Nova',
+    facts({ vmState: 'stopped' }, { actions: [{ ...USER_STOP, userId: null }] }),
+    {},
+    'start',
+    'instance-failure',
+  ],
+  [
+    'stopped by us',
+    facts({ vmState: 'stopped' }, { actions: [{ ...USER_STOP, userId: 'me' }] }),
+    {},
+    'start',
+    'instance-failure',
+  ],
   ['stopped, actions unreadable', facts({ vmState: 'stopped' }, { actions: null }), {}, 'start', 'instance-failure'],
-  ['stopped, started since', facts({ vmState: 'stopped' }, { actions: [{ ...USER_STOP, action: 'start', startTime: 2_000 }, USER_STOP] }), {}, 'start', 'instance-failure'],
+  [
+    'stopped, started since',
+    facts({ vmState: 'stopped' }, { actions: [{ ...USER_STOP, action: 'start', startTime: 2_000 }, USER_STOP] }),
+    {},
+    'start',
+    'instance-failure',
+  ],
   ['active', facts({}), {}, 'stop-start', 'instance-failure'],
   ['error', facts({ vmState: 'error', powerState: 'nostate' }), {}, 'stop-start', 'instance-failure'],
   ['resized', facts({ vmState: 'resized' }), {}, 'reset-stop-start', 'resized'],
@@ -151,7 +204,10 @@ test.each(TABLE)('%s', (_name, given, policy, path, reason) => {
 describe('an instance that was started after the failure was noticed', () => {
   const start: PastAction = { action: 'start', startTime: 5_000, userId: 'me', failed: false };
   const decide = (action: Partial<PastAction>, failedAt: number | null, state: Partial<ServerState> = {}) => {
-    const decision = decideRecovery(facts(state, { actions: [{ ...start, ...action }], failedAt }), DEFAULT_RECOVERY_POLICY);
+    const decision = decideRecovery(
+      facts(state, { actions: [{ ...start, ...action }], failedAt }),
+      DEFAULT_RECOVERY_POLICY,
+    );
     return decision.kind === 'plan' ? decision.reason : decision.kind;
   };
 
@@ -177,10 +233,20 @@ describe('an instance that was started after the failure was noticed', () => {
 test('skips of a paused, rescued or resized instance are warnings; a restore says that the guest ran', () => {
   const decide = (vmState: string, policy: Partial<RecoveryPolicy>) =>
     decideRecovery(facts({ vmState }), { ...DEFAULT_RECOVERY_POLICY, ...policy });
-  for (const [vmState, policy] of [['paused', {}], ['rescued', {}], ['resized', { resized: 'skip' }]] as const) {
+  for (const [vmState, policy] of [
+    ['paused', {}],
+    ['rescued', {}],
+    ['resized', { resized: 'skip' }],
+  ] as const) {
     expect(decide(vmState, policy)).toMatchObject({ warning: true });
   }
   expect(decide('suspended', {})).toMatchObject({ warning: false });
-  expect(decide('paused', { paused: 'restore' })).toMatchObject({ message: expect.stringContaining('for a while'), steps: ['reboot', 'pause'] });
-  expect(decide('rescued', { rescued: 'restore' })).toMatchObject({ message: expect.stringContaining('default rescue image'), steps: ['unrescue', 'rescue'] });
+  expect(decide('paused', { paused: 'restore' })).toMatchObject({
+    message: expect.stringContaining('for a while'),
+    steps: ['reboot', 'pause'],
+  });
+  expect(decide('rescued', { rescued: 'restore' })).toMatchObject({
+    message: expect.stringContaining('default rescue image'),
+    steps: ['unrescue', 'rescue'],
+  });
 });

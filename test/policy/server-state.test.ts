@@ -10,7 +10,9 @@ const building = toServerState({
 const at = '2026-01-01T00:00:00.000Z';
 
 test('power states have Nova’s names; what is missing is null', () => {
-  const named = [0, 1, 3, 4, 6, 7, 9].map((n) => toServerState({ status: 'X', 'OS-EXT-STS:power_state': n }).powerState);
+  const named = [0, 1, 3, 4, 6, 7, 9].map(
+    (n) => toServerState({ status: 'X', 'OS-EXT-STS:power_state': n }).powerState,
+  );
   expect(named).toEqual(['nostate', 'running', 'paused', 'shutdown', 'crashed', 'suspended', '9']);
   expect(toServerState({ status: 'UNKNOWN' })).toEqual({
     status: 'UNKNOWN',
@@ -39,7 +41,10 @@ test('one running task giving way to the next is progress; all else is worth tel
 
 test('observations are one for each change, and the newest 100', () => {
   const other = { ...building, taskState: 'spawning' };
-  const twice = recordObservations([], [building, building, other, other, building].map((state) => ({ at, ...state })));
+  const twice = recordObservations(
+    [],
+    [building, building, other, other, building].map((state) => ({ at, ...state })),
+  );
   expect(twice.map(({ taskState }) => taskState)).toEqual(['scheduling', 'spawning', 'scheduling']);
 
   const many = Array.from({ length: 250 }, (_, i) => ({ at, ...building, host: `compute${i}` }));

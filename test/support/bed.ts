@@ -30,7 +30,9 @@ export class TestBed {
   ) {}
 
   /** A bed with one worker that polls, as the project's member `demo`. */
-  static async make(options: SimulatedCloudOptions & { user?: 'admin' | 'demo'; requestTimeout?: number } = {}): Promise<TestBed> {
+  static async make(
+    options: SimulatedCloudOptions & { user?: 'admin' | 'demo'; requestTimeout?: number } = {},
+  ): Promise<TestBed> {
     const bed = new TestBed(await connect(), await SimulatedCloud.start({ buildSeconds: 0.3, ...options }));
     await bed.addWorker(options.user, options.requestTimeout);
     return bed;

@@ -1,0 +1,114 @@
+/** The cloud that the demo creates its server on: the simulated one, or the one that OS_* settings name. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createComputeClient, loadCloudConfig, NovaError, type ComputeClient, type NovaServerRequest } from '../nova';
+import { SimulatedCloud } from '../simulator';
+import { UsageError, type DemoOptions } from './options';
+
+export interface DemoCloud {
+  /** What it is, for a person. */
+  description: string;
+  /** OS_* settings for the worker. */
+  env: NodeJS.ProcessEnv;
+  /** Undefined for a real cloud. */
+  simulated: SimulatedCloud | undefined;
+  /** What to send to CreateServerWorkflow for one small server. */
+  server(name: string): NovaServerRequest;
+  /** Deletes a server and waits until it is gone. */
+  deleteServer(id: string): Promise<void>;
+  close(): Promise<void>;
+}
+
+const GONE_WITHIN_MS = 120_000;
+
+export async function simulatedCloud(buildSeconds: number): Promise<DemoCloud> {
+  const cloud = await SimulatedCloud.start({ buildSeconds });
+  return {
+    description: `a simulated cloud, ${cloud.authUrl}`,
+    env: cloud.env(),
+    simulated: cloud,
+    server: (name) => ({ name, flavorRef: cloud.flavorId, imageRef: cloud.imageId, networks: 'none' }),
+    deleteServer: (id) => Promise.resolve(cloud.delete(id)),
+    close: () => cloud.stop(),
+  };
+}
+
+/**
+ * @throws UsageError when the settings are wrong, or the cloud has no such flavor, image or network
+ * @throws NovaError when it refuses or can't be reached
+ */
+export async function realCloud(options: DemoOptions, env: NodeJS.ProcessEnv): Promise<DemoCloud> {
+  const config = settings(() => loadCloudConfig(env));
+  const compute = createComputeClient(config);
+  try {
+    const request = await chooseServer(compute, options);
+    const { flavorRef, imageRef, networks } = request;
+    return {
+      description:
+        `${config.authUrl}, Nova ${await compute.microversion()}, flavor ${flavorRef}, image ${imageRef}, ` +
+        `network ${typeof networks === 'string' ? networks : networks?.[0]?.uuid}`,
+      env: Object.fromEntries(Object.entries(env).filter(([name]) => name.startsWith('OS_'))),
+      simulated: undefined,
+      server: (name) => ({ name, ...request }),
+      deleteServer: (id) => deleteServer(compute, id),
+      close: () => Promise.resolve(compute.close()),
+    };
+  } catch (error) {
+    compute.close();
+    throw error instanceof NovaError && error.kind === 'Configuration' ? new UsageError(error.message) : error;
+  }
+}
+
+function settings<T>(load: () => T): T {
+  try {
+    return load();
+  } catch (error) {
+    throw error instanceof NovaError ? new UsageError(error.message) : error;
+  }
+}
+
+type Chosen = Pick<NovaServerRequest, 'flavorRef' | 'imageRef' | 'networks'>;
+
+async function chooseServer(compute: ComputeClient, options: DemoOptions): Promise<Chosen> {
+  const [flavors, images] = [await compute.listFlavors(), await compute.listImages()];
+  const smallest = [...flavors].sort((a, b) => size(a) - size(b));
+  const active = images.filter((image) => image.status === 'active');
+  return {
+    flavorRef: choose('flavor', smallest, options.flavor),
+    imageRef: choose('image', active, options.image),
+    networks: await chooseNetworks(compute, options.network),
+  };
+}
+
+/** Memory decides, then cores, then disk. */
+function size({ ram = 0, vcpus = 0, disk = 0 }: { ram?: number; vcpus?: number; disk?: number }): number {
+  return (ram * 1_000 + vcpus) * 1_000_000 + disk;
+}
+
+/** With microversion 2.37 and later `networks` has to be there. */
+async function chooseNetworks(compute: ComputeClient, wanted?: string): Promise<NovaServerRequest['networks']> {
+  if (wanted === 'auto' || wanted === 'none') return wanted;
+  const networks = await compute.listNetworks();
+  if (wanted === undefined && networks.length === 0) return 'none';
+  return [{ uuid: choose('network', networks, wanted) }];
+}
+
+function choose(what: string, items: { id: string; name: string | null }[], wanted?: string): string {
+  const found = wanted === undefined ? items[0] : items.find(({ id, name }) => id === wanted || name === wanted);
+  if (found) return found.id;
+  if (wanted === undefined) throw new UsageError(`this cloud has no ${what} that can be used`);
+  const names = items.map(({ id, name }) => name ?? id).join(', ');
+  throw new UsageError(`this cloud has no ${what} ${wanted}; it has: ${names || 'none'}`);
+}
+
+async function deleteServer(compute: ComputeClient, id: string): Promise<void> {
+  const deadline = Date.now() + GONE_WITHIN_MS;
+  try {
+    await compute.deleteServer(id);
+    while ((await compute.getServer(id)).status !== 'SOFT_DELETED') {
+      if (Date.now() > deadline) throw new Error(`server ${id} is not gone after ${GONE_WITHIN_MS / 1_000} s`);
+      await sleep(500);
+    }
+  } catch (error) {
+    if (!(error instanceof NovaError && error.kind === 'NotFound')) throw error;
+  }
+}

@@ -1,0 +1,153 @@
+/** All that a demo runs: a Temporal server, a cloud, a worker, and the creations on them. */
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client, Connection, type ConnectionOptions, type WorkflowHandle } from '@temporalio/client';
+import { loadClientConnectConfig } from '@temporalio/envconfig';
+import { startCreateServer, type CreateServerResult } from '../client';
+import { realCloud, simulatedCloud, type DemoCloud } from './cloud';
+import type { DemoOptions } from './options';
+import type { OwnedProcess } from './owned-process';
+import { startTemporalServer, type TemporalServer } from './temporal-server';
+import type { Log } from './tool-cache';
+import { startWorker } from './worker-process';
+
+/** How long an interrupted creation on a real cloud may take to delete its server. */
+const CLEAN_UP_WITHIN_MS = 90_000;
+
+/** A file that is not there is taken for an empty one; the user's own could name another server. */
+const NO_FILE = path.join(__dirname, 'no-temporal.toml');
+
+export interface DemoCreation {
+  workflowId: string;
+  /** The workflow in the Web UI. */
+  link: string | undefined;
+  handle: Pick<WorkflowHandle, 'query' | 'cancel' | 'describe'>;
+  result: Promise<CreateServerResult>;
+}
+
+export class DemoSession {
+  cloud!: DemoCloud;
+  temporal!: TemporalServer;
+  taskQueue!: string;
+  private client!: Client;
+  private worker: OwnedProcess | undefined;
+  private readonly id = new Date().toISOString().slice(0, 19).replace(/[-:]/g, '').replace('T', '-');
+  private readonly running = new Set<DemoCreation>();
+  private readonly servers = new Set<string>();
+  private creations = 0;
+  private ending = false;
+  /** What is to be done at the end, newest first. */
+  private readonly atEnd: (() => Promise<unknown>)[] = [];
+
+  /** @param onFailure told when something that runs beside the creations fails */
+  constructor(
+    private readonly options: DemoOptions,
+    private readonly show: Log,
+    private readonly onFailure: (error: Error) => void,
+  ) {}
+
+  /** Rejects when something can't be had; `end` then ends what was started. */
+  async start(): Promise<void> {
+    const { options, show } = this;
+    this.cloud = options.cloud ? await realCloud(options, process.env) : await simulatedCloud(options.buildSeconds);
+    this.atEnd.unshift(() => this.cloud.close());
+    show(`Cloud      ${this.cloud.description}`);
+
+    this.temporal = await startTemporalServer({ ui: true, log: show });
+    this.atEnd.unshift(() => this.temporal.stop());
+    const { address, uiUrl, namespace } = this.temporal;
+    show(`Temporal   ${address}, namespace ${namespace}${uiUrl ? `, Web UI ${uiUrl}` : ''}`);
+    const connection = await Connection.connect(this.connectionOptions());
+    this.atEnd.unshift(() => connection.close());
+    this.client = new Client({ connection, namespace });
+
+    // a Temporal server that others use too may have their workers, for other clouds
+    this.taskQueue = this.ownsTemporal ? 'nova' : `nova-demo-${this.id}`;
+    this.atEnd.unshift(() => this.worker?.stop(options.cloud ? 40_000 : 3_000) ?? Promise.resolve());
+    await this.startWorker();
+    show(`Worker     process ${this.worker?.child.pid}, polls task queue ${this.taskQueue}`);
+  }
+
+  /** Starts CreateServerWorkflow for one small server. */
+  async create(name = `demo-${this.id}-${++this.creations}`): Promise<DemoCreation> {
+    const workflowId = `create-${name}`;
+    const input = {
+      server: this.cloud.server(name),
+      onFailure: this.options.keep ? ('keep' as const) : ('delete' as const),
+    };
+    const handle = await startCreateServer(this.client, input, { workflowId, taskQueue: this.taskQueue });
+    const { uiUrl, namespace } = this.temporal;
+    const { runId } = await handle.describe();
+    const page = `namespaces/${namespace}/workflows/${encodeURIComponent(workflowId)}/${runId}/history`;
+    const creation = { workflowId, link: uiUrl && `${uiUrl}/${page}`, handle, result: handle.result() };
+    this.running.add(creation);
+    creation.result
+      .then(({ serverId }) => this.servers.add(serverId))
+      .catch(() => undefined) // whoever follows it sees how it failed
+      .finally(() => this.running.delete(creation));
+    return creation;
+  }
+
+  /** Kills the worker and starts another one. */
+  async replaceWorker(): Promise<void> {
+    const killed = this.worker;
+    this.worker = undefined;
+    killed?.kill();
+    this.show(`killed worker process ${killed?.child.pid}`);
+    await this.startWorker();
+    this.show(`worker process ${this.worker!.child.pid} polls`);
+  }
+
+  /** Ends all that was started; deletes the servers it made on a real cloud, unless they are to be kept. */
+  async end(): Promise<void> {
+    this.ending = true;
+    if (this.options.cloud && !this.options.keep) this.atEnd.unshift(() => this.deleteServers());
+    for (const undo of this.atEnd.splice(0)) {
+      await undo().catch((error: unknown) => this.show(error instanceof Error ? error.message : String(error)));
+    }
+  }
+
+  private get ownsTemporal(): boolean {
+    return this.temporal.pid !== undefined;
+  }
+
+  private connectionOptions(): ConnectionOptions {
+    return this.ownsTemporal ? { address: this.temporal.address } : loadClientConnectConfig().connectionOptions;
+  }
+
+  private async startWorker(): Promise<void> {
+    const worker = await startWorker(this.workerEnv(), this.show);
+    this.worker = worker;
+    void worker.ended.then((how) => {
+      if (this.worker === worker && !this.ending) this.onFailure(new Error(`the worker ended (${how})`));
+    });
+  }
+
+  /** A server of our own is plain and local, whatever TEMPORAL_* settings and files say of another one. */
+  private workerEnv(): NodeJS.ProcessEnv {
+    const { address, namespace } = this.temporal;
+    const inherited = Object.entries(process.env).filter(
+      ([name]) => !name.startsWith('OS_') && !(this.ownsTemporal && name.startsWith('TEMPORAL_')),
+    );
+    return {
+      ...Object.fromEntries(inherited),
+      ...this.cloud.env,
+      ...(this.ownsTemporal && { TEMPORAL_CONFIG_FILE: NO_FILE, TEMPORAL_ADDRESS: address }),
+      TEMPORAL_NAMESPACE: namespace,
+      TEMPORAL_TASK_QUEUE: this.taskQueue,
+      LOG_LEVEL: 'info', // that it polls is read from its log
+    };
+  }
+
+  private async deleteServers(): Promise<void> {
+    for (const { handle, result, workflowId } of this.running) {
+      this.show(`Cancelling ${workflowId}, which deletes its server`);
+      await handle.cancel();
+      await Promise.race([result.catch(() => undefined), sleep(CLEAN_UP_WITHIN_MS)]);
+    }
+    for (const id of this.servers) {
+      await this.cloud.deleteServer(id);
+      this.show(`Deleted    server ${id}`);
+    }
+  }
+}
