@@ -29,7 +29,7 @@ export type CreateServerHandle = WorkflowHandleWithFirstExecutionRunId<
  *
  * @example
  * const handle = await startCreateServer(client, input, { workflowId: 'order-4711' });
- * const serverId = await handle.executeUpdate<string>('serverId');
+ * const serverId = await handle.executeUpdate<string, []>('serverId');
  * const { addresses } = await handle.result();
  */
 export async function startCreateServer(

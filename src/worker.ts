@@ -2,6 +2,7 @@
  * The worker process: `node lib/worker.js` polls until SIGINT or SIGTERM, then drains and exits 0. What it needs comes
  * from the environment, see the README.
  */
+import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
 import {
@@ -25,6 +26,8 @@ export interface NovaWorkerOptions {
   shutdownSignal: AbortSignal;
   /** Where workflow code comes from; default: the bundle that was built with this package. */
   workflows?: Pick<WorkerOptions, 'workflowBundle' | 'workflowsPath'>;
+  /** How Temporal names this worker; default: process id and host name. */
+  identity?: string;
 }
 
 /** A POST to Nova that is under way at shutdown is waited for: it takes 30 s at most, then its answer must be recorded. */
@@ -38,12 +41,13 @@ const ACTIVITY_SLOTS = 5_000;
 
 /** A worker for this package's workflows and activities, with settings for hundreds of waiting servers. */
 export function createNovaWorker(options: NovaWorkerOptions): Promise<Worker> {
-  const { connection, namespace, taskQueue, compute, shutdownSignal } = options;
+  const { connection, namespace, taskQueue, compute, shutdownSignal, identity } = options;
   return Worker.create({
+    ...(identity !== undefined && { identity }),
     connection,
     namespace,
     taskQueue,
-    ...(options.workflows ?? { workflowBundle: { codePath: require.resolve('./workflow-bundle.js') } }),
+    ...(options.workflows ?? { workflowBundle: { codePath: path.join(__dirname, '../lib/workflow-bundle.js') } }),
     activities: createNovaActivities({ compute, shutdownSignal }),
     shutdownGraceTime: SHUTDOWN_GRACE,
     maxConcurrentActivityTaskExecutions: ACTIVITY_SLOTS,

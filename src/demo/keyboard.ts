@@ -1,6 +1,7 @@
 /** Lets a person drive the simulated cloud by lines: on a terminal, or piped in. */
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { SimulatedCloud, SimulatedServer } from '../simulator';
 import { describeState, toServerState } from '../policy/server-state';
 import type { Log } from './tool-cache';
@@ -24,10 +25,10 @@ function onServer(does: string, act: (cloud: SimulatedCloud, id: string) => void
   return {
     arguments: '[server]',
     does,
-    run({ cloud }, argument, show) {
+    async run({ cloud }, argument, show) {
       const server = findServer(cloud, argument);
       act(cloud, server.id);
-      show(`${server.name} is now ${shown(cloud.server(server.id))}`);
+      show(`${server.name} is now ${shown(await settled(cloud, server.id))}`);
     },
   };
 }
@@ -41,7 +42,7 @@ const COMMANDS: Record<string, Command> = {
     does: 'start another CreateServerWorkflow',
     run: (driven, name) => driven.create(name),
   },
-  pause: onServer('an operator pauses it: a creation that waits for ACTIVE fails', action('pause')),
+  pause: onServer('an operator pauses it', action('pause')),
   unpause: onServer('an operator lets it go on', action('unpause')),
   stop: onServer('an operator stops it', action('os-stop')),
   start: onServer('an operator starts it', action('os-start')),
@@ -100,6 +101,12 @@ function findServer(cloud: SimulatedCloud, wanted: string | undefined): Simulate
   if (found.length > 1) throw new Error(`${wanted} could be ${found.map(({ id }) => id).join(' or ')}`);
   if (!found[0]) throw new Error(`the simulated cloud has no server ${wanted}; "list" shows them`);
   return found[0];
+}
+
+/** The server once nothing is under way on it any more, or as it is after 3 s. */
+async function settled(cloud: SimulatedCloud, id: string): Promise<SimulatedServer> {
+  for (let waited = 0; cloud.server(id).taskState !== null && waited < 3_000; waited += 50) await sleep(50);
+  return cloud.server(id);
 }
 
 function shown(server: SimulatedServer): string {

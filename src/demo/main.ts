@@ -9,11 +9,12 @@ import { follow } from './follow';
 import { driveBy, help } from './keyboard';
 import { HELP, parseOptions, UsageError, type DemoOptions } from './options';
 import { DemoSession, type DemoCreation } from './session';
+import type { Log } from './tool-cache';
 
 /** The exit code that a shell expects of a process that a signal ended. */
 const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
-const show = (line = ''): void => void process.stdout.write(`${line}\n`);
+const show: Log = (line) => void process.stdout.write(`${line}\n`);
 
 /** @returns the exit code */
 async function main(): Promise<number> {
@@ -52,8 +53,8 @@ async function run(session: DemoSession, options: DemoOptions): Promise<number> 
   const creation = await session.create();
   show(`Workflow   ${creation.workflowId}`);
   if (creation.link) show(`           ${creation.link}`);
-  show();
-  const created = await showCreation(creation);
+  show('');
+  const created = await showCreation(creation, show);
   if (creation.link)
     show(`Web UI     ${creation.link}${options.keep ? '' : '\n           (as long as the demo runs: see --keep)'}`);
   if (!options.keep) return created ? 0 : 1;
@@ -62,14 +63,14 @@ async function run(session: DemoSession, options: DemoOptions): Promise<number> 
 }
 
 /** Shows one creation to its end, and returns whether it has created a server. */
-async function showCreation(creation: DemoCreation): Promise<boolean> {
+async function showCreation(creation: DemoCreation, show: Log): Promise<boolean> {
   try {
     const { serverId, name, status, host, addresses, attempts } = await follow(creation, show);
     const { historyLength } = await creation.handle.describe();
     const networks = Object.entries(addresses).map(([network, list]) =>
       [network, ...list.map(({ addr }) => addr)].join(' '),
     );
-    show();
+    show('');
     show(`Result     server ${name} is ${status} after ${attempts === 1 ? '1 attempt' : `${attempts} attempts`}`);
     show(`           id ${serverId}`);
     if (host) show(`           host ${host}`);
@@ -79,7 +80,7 @@ async function showCreation(creation: DemoCreation): Promise<boolean> {
   } catch (error) {
     if (!(error instanceof WorkflowFailedError)) throw error;
     const { cause } = error;
-    show();
+    show('');
     show(
       `Failed     ${cause instanceof ApplicationFailure ? `${cause.type}: ` : ''}${cause?.message ?? error.message}`,
     );
@@ -113,7 +114,8 @@ async function stay(session: DemoSession, creation: DemoCreation): Promise<never
 async function createAnother(session: DemoSession, name: string | undefined): Promise<void> {
   const creation = await session.create(name);
   show(`${creation.workflowId}${creation.link ? `  ${creation.link}` : ''}`);
-  void showCreation(creation).catch((error: unknown) => show(String(error)));
+  const prefixed: Log = (line) => show(`${creation.name}: ${line}`);
+  void showCreation(creation, prefixed).catch((error: unknown) => prefixed(String(error)));
 }
 
 function commandsToTry({ temporal, taskQueue, cloud }: DemoSession, { workflowId }: DemoCreation): string[] {

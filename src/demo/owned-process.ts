@@ -58,6 +58,7 @@ export function spawnOwned(command: string, args: string[], options: OwnedProces
     ended,
     kill,
     async stop(graceMs = 5_000) {
+      child.ref(); // else this process could end before the child has
       signal(child, 'SIGTERM');
       const timer = setTimeout(kill, graceMs);
       await ended.catch(() => undefined);

@@ -18,6 +18,8 @@ const CLEAN_UP_WITHIN_MS = 90_000;
 const NO_FILE = path.join(__dirname, 'no-temporal.toml');
 
 export interface DemoCreation {
+  /** The server's. */
+  name: string;
   workflowId: string;
   /** The workflow in the Web UI. */
   link: string | undefined;
@@ -79,7 +81,7 @@ export class DemoSession {
     const { uiUrl, namespace } = this.temporal;
     const { runId } = await handle.describe();
     const page = `namespaces/${namespace}/workflows/${encodeURIComponent(workflowId)}/${runId}/history`;
-    const creation = { workflowId, link: uiUrl && `${uiUrl}/${page}`, handle, result: handle.result() };
+    const creation = { name, workflowId, link: uiUrl && `${uiUrl}/${page}`, handle, result: handle.result() };
     this.running.add(creation);
     creation.result
       .then(({ serverId }) => this.servers.add(serverId))

@@ -74,8 +74,13 @@ export function isSettledChange(before: ServerState | null, after: ServerState):
     before.vmState !== after.vmState ||
     before.powerState !== after.powerState ||
     before.locked !== after.locked ||
-    (before.taskState === null) !== (after.taskState === null)
+    isIdle(before) !== isIdle(after)
   );
+}
+
+/** Nova shows no task for moments in the middle of a build, between scheduling and networking (seen on Nova 26). */
+function isIdle({ vmState, taskState }: ServerState): boolean {
+  return taskState === null && vmState !== 'building';
 }
 
 /** 'BUILD/spawning', 'ACTIVE', or for nothing seen yet 'not seen yet'. */

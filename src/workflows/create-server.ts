@@ -426,7 +426,7 @@ class ServerCreation {
   private async sendDelete(serverId: string): Promise<ActivityOutcome> {
     try {
       await changes.novaDeleteServer.executeWithOptions(
-        { scheduleToCloseTimeout: Math.max(this.watch.remaining, 1), summary: serverId },
+        { scheduleToCloseTimeout: Math.max(this.watch.remaining, 1), summary: `DELETE ${serverId}` },
         [{ serverId }],
       );
       return null;

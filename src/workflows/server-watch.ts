@@ -166,13 +166,12 @@ export class ServerWatch {
       await beforeRound();
       if (this.remaining === 0) return (await this.lookOnce(judge)) ?? 'deadline';
 
-      const held = due && this.interval <= LONGEST_HELD_INTERVAL;
-      if (due && !held) {
+      if (due && (this.interval > LONGEST_HELD_INTERVAL || this.interval >= this.remaining)) {
         await this.pause(this.interval, 'look again');
         due = false;
         continue;
       }
-      const outcome = await this.watch(held ? this.interval : 0);
+      const outcome = await this.watch(due ? this.interval : 0);
       if (outcome === 'looked') {
         const judgement = judge(this.lastLook);
         if (judgement !== undefined) return judgement;

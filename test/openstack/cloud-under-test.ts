@@ -160,6 +160,7 @@ export class CloudUnderTest {
   /** What the simulator can do besides; undefined on a real cloud. */
   readonly simulated: SimulatedCloud | undefined;
   private anchor: Promise<boolean> | undefined;
+  private readonly loose: string[] = [];
   private count = 0;
 
   private constructor(
@@ -179,7 +180,7 @@ export class CloudUnderTest {
 
   static async open(): Promise<CloudUnderTest> {
     const isReal = typeof CLOUD_FROM_ENVIRONMENT !== 'undefined';
-    const simulated = isReal ? undefined : await SimulatedCloud.start({ buildSeconds: 0.4, actionSeconds: 0.1 });
+    const simulated = isReal ? undefined : await SimulatedCloud.start({ buildSeconds: 0.2, actionSeconds: 0.06 });
     const settings = simulated === undefined ? process.env : { ...simulated.env('admin'), OS_TEST_USERNAME: 'demo' };
     const authUrl = setting(settings, 'OS_AUTH_URL').replace(/\/(v3\/?)?$/, '/v3');
     const http = axios.create({
@@ -199,7 +200,9 @@ export class CloudUnderTest {
     const flavor = byName(settings['OS_TEST_FLAVOR']) ?? possible[0];
     const images = (await first.request('GET', `${first.service('image')}/v2/images`)).body.images as ImageView[];
     const wantedImage = settings['OS_TEST_IMAGE'];
-    const image = images.find((one) => wantedImage === undefined || one.id === wantedImage || one.name === wantedImage);
+    const image = images.find((one) =>
+      wantedImage === undefined ? one.status === 'active' : one.id === wantedImage || one.name === wantedImage,
+    );
     if (flavor === undefined || image === undefined)
       throw new Error('the cloud has no flavor or no image to boot from');
     const other = possible.find((one) => one.id !== flavor.id && one.disk >= flavor.disk);
@@ -208,15 +211,36 @@ export class CloudUnderTest {
     return new CloudUnderTest(http, authUrl, second ?? first, admin, flavor, other, impossible, image.id, simulated);
   }
 
-  /** Deletes every server that was made here. */
+  /** Deletes the servers that tests made since the last time, without waiting: for `afterEach`. */
+  async sweep(): Promise<void> {
+    for (const id of this.loose.splice(0)) await (this.admin ?? this.owner).act(id, { forceDelete: null });
+  }
+
+  /** Exempts a server from `sweep`. */
+  keep(id: string): string {
+    this.loose.splice(this.loose.indexOf(id), 1);
+    return id;
+  }
+
+  /** Deletes all that was made here, and waits until it is gone. */
   async close(): Promise<void> {
     const made = async () =>
       (await this.owner.nova('GET', `/servers?tags=${this.runTag}`)).body.servers as { id: string }[];
-    for (const { id } of await made()) {
-      await (this.admin ?? this.owner).act(id, { forceDelete: null });
-    }
+    for (const { id } of await made()) await (this.admin ?? this.owner).act(id, { forceDelete: null });
     await until('all servers of the test are deleted', async () => ((await made()).length === 0 ? true : undefined));
+    await this.deleteSnapshots();
     await this.simulated?.stop();
+  }
+
+  /** Shelving makes an image, which outlives a server whose state was reset. */
+  private async deleteSnapshots(): Promise<void> {
+    const url = `${this.owner.service('image')}/v2/images`;
+    const { images } = (await this.owner.request('GET', `${url}?visibility=private&limit=1000`)).body as {
+      images: ImageView[];
+    };
+    for (const { id } of images.filter((image) => image.name?.startsWith(this.runTag))) {
+      await this.owner.request('DELETE', `${url}/${id}`);
+    }
   }
 
   /** A `server` for POST /servers, tagged as ours. */
@@ -235,7 +259,9 @@ export class CloudUnderTest {
   async create(more: Record<string, unknown> & { tags?: string[] } = {}): Promise<string> {
     const { status, body, text } = await this.owner.nova('POST', '/servers', { server: this.request(more) });
     if (status !== 202) throw new Error(`POST /servers: HTTP ${status} ${text}`);
-    return body.server.id as string;
+    const { id } = body.server as { id: string };
+    this.loose.push(id);
+    return id;
   }
 
   /** A server that is ACTIVE. */
@@ -315,6 +341,7 @@ interface FlavorView {
 
 interface ImageView {
   id: string;
+  status: string;
   name: string;
 }
 

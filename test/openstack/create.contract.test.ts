@@ -7,8 +7,11 @@ let standing: string;
 
 beforeAll(async () => {
   cloud = await CloudUnderTest.open();
-  standing = await cloud.active({ name: `${cloud.runTag}-standing`, metadata: { a: 'b' }, tags: ['standing'] });
+  standing = cloud.keep(
+    await cloud.active({ name: `${cloud.runTag}-standing`, metadata: { a: 'b' }, tags: ['standing'] }),
+  );
 });
+afterEach(async () => cloud.sweep());
 afterAll(async () => cloud?.close());
 
 const post = (server: unknown, options?: { version?: string }) =>

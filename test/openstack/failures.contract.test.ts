@@ -11,6 +11,7 @@ beforeAll(async () => {
   cloud = await CloudUnderTest.open();
   able = await cloud.hasAnchorDriver();
 });
+afterEach(async () => cloud.sweep());
 afterAll(async () => cloud?.close());
 
 const faultOf = async (id: string) => (await cloud.owner.nova('GET', `/servers/${id}`)).body.server.fault;

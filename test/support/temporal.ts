@@ -86,7 +86,7 @@ export async function workflowBundle(): Promise<{ codePath: string }> {
 }
 
 /** Workers log errors only; the runtime can be installed once a process, so a test may have its own before. */
-function quietRuntime(): void {
+export function quietRuntime(): void {
   try {
     Runtime.install({ logger: new DefaultLogger('ERROR') });
   } catch {

@@ -91,7 +91,7 @@ describe('a server that comes up', () => {
 describe('the status table', () => {
   /** Statuses to wait on, and the states that Nova shows them for. */
   const WAITED = {
-    BUILD: { vmState: 'building', taskState: null },
+    BUILD: { vmState: 'building', taskState: 'networking', powerState: 4 },
     HARD_REBOOT: { vmState: 'active', taskState: 'rebooting_hard' },
     PASSWORD: { vmState: 'active', taskState: 'updating_password' },
     REBOOT: { vmState: 'active', taskState: 'rebooting' },
@@ -469,7 +469,7 @@ describe('messages', () => {
 
   test('serverId answers as soon as Nova has given one, before the server is up', async () => {
     const handle = await bed.create();
-    const id = await handle.executeUpdate<string>('serverId');
+    const id = await handle.executeUpdate<string, []>('serverId');
     expect(bed.cloud.server(id).status).toBe('BUILD');
     await handle.terminate();
   });

@@ -59,7 +59,10 @@ describeTimeSkipping('a long wait', () => {
 
   test('of 6 hours ends when the server is up', async () => {
     finishAfter('six-hours', 6 * 12);
-    const handle = await start('six-hours', { timeout: '12h', polling: { initialInterval: '5m', maximumInterval: '5m' } });
+    const handle = await start('six-hours', {
+      timeout: '12h',
+      polling: { initialInterval: '5m', maximumInterval: '5m' },
+    });
     const { status } = await handle.result();
     expect(status).toBe('ACTIVE');
     const { startTime, closeTime } = await handle.describe();
@@ -69,7 +72,10 @@ describeTimeSkipping('a long wait', () => {
   });
 
   test('of 3 days goes on across continue-as-new, to the deadline it began with', async () => {
-    const handle = await start('three-days', { timeout: '3 days', polling: { initialInterval: '5m', maximumInterval: '5m' } });
+    const handle = await start('three-days', {
+      timeout: '3 days',
+      polling: { initialInterval: '5m', maximumInterval: '5m' },
+    });
     const failed: unknown = await handle.result().catch((error: unknown) => error);
     expect(failed).toMatchObject({ cause: { type: 'ServerWaitTimeout' } });
     expect(String((failed as Error).cause)).toContain('within 72 h');

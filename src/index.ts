@@ -1,0 +1,20 @@
+/** Types and errors for services, and the worker for teams that run their own process. */
+export type {
+  CreateServerHandle,
+  CreateServerInput,
+  CreateServerResult,
+  FailureType,
+  NovaAddresses,
+  NovaServerRequest,
+  Observation,
+  Phase,
+  PollingOptions,
+  Progress,
+  ServerState,
+  WorkflowFailureDetails,
+} from './client';
+export { DEFAULT_TASK_QUEUE } from './client';
+export { createComputeClient, loadCloudConfig, NovaError } from './nova';
+export type { CloudConfig, ComputeClient, NovaErrorKind } from './nova';
+export { createNovaWorker } from './worker';
+export type { NovaWorkerOptions } from './worker';
