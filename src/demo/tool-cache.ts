@@ -39,7 +39,8 @@ export async function cached(name: string, make: (folder: string) => Promise<str
   const unlock = await lock(path.join(cacheFolder(), `${name}.lock`), log);
   try {
     if (await exists(target)) return target;
-    const folder = await mkdtemp(path.join(cacheFolder(), '.new-'));
+    await removeUnfinished(name);
+    const folder = await mkdtemp(path.join(cacheFolder(), unfinished(name)));
     try {
       await rename(await make(folder), target);
     } finally {
@@ -49,6 +50,14 @@ export async function cached(name: string, make: (folder: string) => Promise<str
   } finally {
     await unlock();
   }
+}
+
+const unfinished = (name: string): string => `.new-${name}-`;
+
+/** What a process that was killed half-way left: nobody else is at it, for we hold the lock. */
+async function removeUnfinished(name: string): Promise<void> {
+  const left = (await readdir(cacheFolder())).filter((file) => file.startsWith(unfinished(name)));
+  await Promise.all(left.map((file) => rm(path.join(cacheFolder(), file), { recursive: true, force: true })));
 }
 
 /** Two that take over a stale lock in the same moment may both get it: the work is then done twice, with no harm. */

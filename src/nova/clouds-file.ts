@@ -48,8 +48,10 @@ export function readCloudEntry(name: string, env: NodeJS.ProcessEnv): CloudEntry
     const known = Object.keys(clouds).join(', ') || 'none';
     throw configurationError(`OS_CLOUD is '${name}', which ${file} does not define (it has: ${known})`);
   }
-  const own = merge(section(clouds, name, file, emptyMap()), section(secure, name, secureFile ?? file, emptyMap()));
-  return { file, settings: underscores(merge(vendorProfile(own, env), own)) };
+  const own = underscores(
+    merge(section(clouds, name, file, emptyMap()), section(secure, name, secureFile ?? file, emptyMap())),
+  );
+  return { file, settings: merge(underscores(vendorProfile(own, file, env)), own) };
 }
 
 /** Names of the clouds in the `clouds.yaml` that would be read; none when there is none, or it can't be read. */
@@ -114,12 +116,17 @@ function findFile(stem: string, env: NodeJS.ProcessEnv, variable?: string): stri
     .find((path) => existsSync(path));
 }
 
-function vendorProfile(settings: YamlMap, env: NodeJS.ProcessEnv): YamlMap {
+/** openstacksdk's built-in profiles are not here: they are out of date, and hold little more than an address. */
+function vendorProfile(settings: YamlMap, entryFile: string, env: NodeJS.ProcessEnv): YamlMap {
   const name = settings.profile ?? settings.cloud;
   if (typeof name !== 'string') return emptyMap();
   const file = findFile('clouds-public', env);
-  const profiles = file === undefined ? emptyMap() : section(readYamlFile(file), 'public-clouds', file);
-  return section(profiles, name, file ?? '', emptyMap());
+  const profiles = file === undefined ? emptyMap() : section(readYamlFile(file), 'public-clouds', file, emptyMap());
+  if (file !== undefined && profiles[name] !== undefined) return section(profiles, name, file);
+  if (env.OS_AUTH_URL || (isYamlMap(settings.auth) && settings.auth.auth_url)) return emptyMap();
+  throw configurationError(
+    `${entryFile} refers to profile '${name}', which no clouds-public.yaml defines: add 'auth_url'`,
+  );
 }
 
 /** `map[key]`, which must be a mapping; without `fallback` it must be there. */

@@ -214,9 +214,19 @@ const regionEntry = z.strictObject({
   values: z.custom<YamlMap>((value) => isYamlMap(value as YamlMap)).default({}),
 });
 
+const BOOLEANS = new Map([
+  ['true', true],
+  ['1', true],
+  ['yes', true],
+  ['on', true],
+  ['false', false],
+  ['0', false],
+  ['no', false],
+  ['off', false],
+]);
+
 const boolean = z.string().transform((value, context) => {
-  const known = { true: true, '1': true, yes: true, on: true, false: false, '0': false, no: false, off: false };
-  const meant = known[value.trim().toLowerCase() as keyof typeof known];
+  const meant = BOOLEANS.get(value.trim().toLowerCase());
   if (meant === undefined) context.addIssue(`is ${shown(value)}: it must be true or false`);
   return meant ?? false;
 });

@@ -10,7 +10,7 @@ import axios from 'axios';
 
 import type { NovaErrorKind } from './errors';
 import { NovaError } from './errors';
-import { redact, secretsIn, serviceMessage } from './message';
+import { secretsIn, serviceMessage } from './message';
 
 /** For the connection, the request and the whole answer together. */
 export const DEFAULT_TIMEOUT_MS = 30_000;
@@ -158,17 +158,12 @@ type Target = HttpRequest & { path: string; secrets: string[] };
 /** An answer that has not the shape it should have: it may clear by itself (a proxy's page, an upgrade half done). */
 export function unexpectedAnswer(request: HttpRequest, answer: HttpAnswer, what: string): NovaError {
   const path = request.path ?? new URL(request.url).pathname;
-  return new NovaError(
-    'Unavailable',
-    redact(`${request.service} answered ${request.method} ${path} with ${answer.status}, but ${what}`, [
-      ...(request.secrets ?? []),
-    ]),
-    {
-      httpStatus: answer.status,
-      ...(answer.requestId !== undefined && { requestId: answer.requestId }),
-      outcomeUnknown: true,
-    },
-  );
+  const message = `${request.service} answered ${request.method} ${path} with ${answer.status}, but ${what}`;
+  return new NovaError('Unavailable', message, {
+    httpStatus: answer.status,
+    ...(answer.requestId !== undefined && { requestId: answer.requestId }),
+    outcomeUnknown: true,
+  });
 }
 
 function toAnswer(request: Target, response: AxiosResponse<string>): HttpAnswer {

@@ -1,5 +1,6 @@
 /** The little of Glance and Neutron that looking up an image or a network by name needs. */
 import { randomUUID } from 'node:crypto';
+import { unauthorized } from './compute';
 import type { Answer, ServiceRequest } from './message';
 
 /** Glance's `/v2/images`: one public image, 'tiny'. */
@@ -76,9 +77,4 @@ function matching<T extends { id: string; name: string }>(items: T[], query: URL
   return items.filter(
     (item) => (query.get('name') ?? item.name) === item.name && (query.get('id') ?? item.id) === item.id,
   );
-}
-
-function unauthorized(keystoneUrl: string): Answer {
-  const error = { code: 401, title: 'Unauthorized', message: 'The request you have made requires authentication.' };
-  return { status: 401, headers: { 'Www-Authenticate': `Keystone uri="${keystoneUrl}"` }, body: { error } };
 }

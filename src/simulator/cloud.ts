@@ -1,11 +1,16 @@
 /** The simulated cloud as its tests and the demo hold it: started, looked into, driven, broken. */
 import { randomUUID } from 'node:crypto';
 import { image, network } from './catalog';
-import { Compute, FLAVORS } from './compute';
+import { act } from './actions';
+import { compute } from './compute';
 import { Listener, type Fault, type FaultHandle, type RecordedRequest, type ServiceName } from './http';
 import { Identity, type Token, type UserName } from './identity';
-import type { Caller, ForcedState, Instance } from './instance';
+import type { Instance } from './instance';
 import { header, type Answer, type ServiceRequest } from './message';
+import { newRequestId, type Caller, type ForcedState } from './model';
+import { remove } from './servers';
+import { FLAVORS, Store, type Context } from './store';
+import { microversion } from './validation';
 
 export interface SimulatedCloudOptions {
   /** Default '127.0.0.1'. */
@@ -80,7 +85,7 @@ export class SimulatedCloud {
   readonly imageId: string;
   readonly networkId: string;
   private readonly identity: Identity;
-  private readonly compute: Compute;
+  private readonly store: Store;
   private readonly listener: Listener;
 
   private constructor(options: SimulatedCloudOptions) {
@@ -88,8 +93,9 @@ export class SimulatedCloud {
     this.networkId = randomUUID();
     this.identity = new Identity(now, (options.tokenSeconds ?? 3600) * 1000, options.password ?? 'anchor');
     const offload = options.shelvedOffloadTime ?? 0;
-    this.compute = new Compute(now, {
+    this.store = new Store(now, {
       hosts: ['compute1', 'compute2'],
+      fits: (flavor) => flavor.id !== this.impossibleFlavorId,
       buildMs: (options.buildSeconds ?? 1) * 1000,
       actionMs: (options.actionSeconds ?? 0.1) * 1000,
       reclaimMs: (options.reclaimInstanceInterval ?? 0) * 1000,
@@ -110,7 +116,7 @@ export class SimulatedCloud {
   static async start(options: SimulatedCloudOptions = {}): Promise<SimulatedCloud> {
     const cloud = new SimulatedCloud(options);
     await cloud.listener.open();
-    cloud.compute.root = `${cloud.url}/compute`;
+    cloud.store.root = `${cloud.url}/compute`;
     cloud.identity.publish([
       { type: 'identity', name: 'keystone', url: cloud.authUrl },
       { type: 'image', name: 'glance', url: `${cloud.url}/image` },
@@ -171,7 +177,10 @@ export class SimulatedCloud {
 
   /** Oldest first. */
   servers(options: { deleted?: boolean } = {}): SimulatedServer[] {
-    return this.compute.instances(options.deleted).map(view);
+    this.store.settleAll(now());
+    const live = [...this.store.live.values()];
+    if (options.deleted !== true) return live.map(view);
+    return [...this.store.deleted.values(), ...live].sort((a, b) => a.createdAt - b.createdAt).map(view);
   }
 
   /** Throws when there is none, also for one that was forgotten; a deleted one is found. */
@@ -194,18 +203,17 @@ export class SimulatedCloud {
 
   /** Gone without a trace: 404 from now on, with no deletion that one could see. */
   forget(id: string): void {
-    this.find(id);
-    this.compute.forget(id);
+    this.store.forget(this.find(id));
   }
 
   /** An operator acts, by the same rules as over HTTP: `action(id, { 'os-stop': null })`. Throws what Nova would say. */
   action(id: string, body: object, user: UserName = 'admin'): void {
-    this.compute.actAs(this.callerOf(user), id, body);
+    act(this.store, this.contextOf(user), id, body as Record<string, unknown>);
   }
 
   /** An operator deletes it, as over HTTP. */
   delete(id: string, user: UserName = 'admin'): void {
-    this.compute.actAs(this.callerOf(user), id, 'DELETE');
+    remove(this.store, this.contextOf(user), id);
   }
 
   /**
@@ -214,12 +222,14 @@ export class SimulatedCloud {
    * `_sync_instance_power_state` does.
    */
   crash(id: string): void {
-    this.compute.crash(id);
+    this.find(id).crash(now());
   }
 
   /** Nova's power sync, now, of all servers. */
   runPowerSync(): void {
-    this.compute.syncPower();
+    const at = now();
+    this.store.settleAll(at);
+    for (const instance of this.store.live.values()) instance.syncPower(at);
   }
 
   /** The next `times` actions of that name on it are accepted and fail on the host. 'stop' or 'os-stop'. */
@@ -229,12 +239,12 @@ export class SimulatedCloud {
 
   /** For every project; undefined: no limit. */
   setQuota(instances: number | undefined): void {
-    this.compute.setQuota(instances);
+    this.store.setQuota(instances);
   }
 
   /** Seconds that a build (of a server made later) and an action (of any server) take from now on. */
   setTimes(times: { buildSeconds?: number; actionSeconds?: number }): void {
-    const { options } = this.compute;
+    const { options } = this.store;
     if (times.buildSeconds !== undefined) options.buildMs = times.buildSeconds * 1000;
     if (times.actionSeconds !== undefined) options.actionMs = times.actionSeconds * 1000;
   }
@@ -286,7 +296,7 @@ export class SimulatedCloud {
     const token = this.identity.validate(header(request, 'x-auth-token'));
     switch (service) {
       case 'compute':
-        return this.compute.handle(request, token === undefined ? undefined : callerOf(token), this.authUrl);
+        return compute(this.store, request, token === undefined ? undefined : callerOf(token), this.authUrl);
       case 'image':
         return image(request, this.imageId, token !== undefined, this.authUrl);
       case 'network':
@@ -297,16 +307,24 @@ export class SimulatedCloud {
   }
 
   private find(id: string): Instance {
-    const instance = this.compute.find(id);
+    const instance = this.store.find(id);
     if (instance === undefined) throw new Error(`the simulated cloud has no server ${id}`);
     return instance;
   }
 
-  private callerOf(user: UserName): Caller {
+  /** As the newest microversion has it, in the user's own project. */
+  private contextOf(user: UserName): Context {
     return {
-      userId: this.identity.userId(user),
-      projectId: this.identity.projects[user].id,
-      isAdmin: user === 'admin',
+      caller: {
+        userId: this.identity.userId(user),
+        projectId: this.identity.projects[user].id,
+        isAdmin: user === 'admin',
+      },
+      now: now(),
+      requestId: newRequestId(),
+      version: microversion(this.store.options.maxVersion),
+      root: this.store.root,
+      request: { method: 'POST', segments: [], query: new URLSearchParams(), headers: {}, body: '' },
     };
   }
 }

@@ -31,3 +31,20 @@ export function header(request: ServiceRequest, name: string): string | undefine
   const value = request.headers[name];
   return Array.isArray(value) ? value.join(', ') : value;
 }
+
+/** The body of a request, parsed; null where there is none. Throws Nova's 400 and 415. */
+export function json(request: ServiceRequest): unknown {
+  const type = (header(request, 'content-type') ?? '').split(';')[0]!.trim();
+  if (!CONTENT_TYPES.includes(type)) throw new Refusal(415, 'Unsupported Content-Type');
+  if (request.body === '') return null;
+  try {
+    return JSON.parse(request.body);
+  } catch {
+    throw new Refusal(400, 'Malformed request body');
+  }
+}
+
+const CONTENT_TYPES = ['', 'text/plain', 'application/json', 'application/vnd.openstack.compute+json'];
+
+/** No such URL, or no such method on it. Nova's router answers that itself, in the form that the client asks for. */
+export const NOT_FOUND: Answer = { status: 404 };

@@ -111,8 +111,8 @@ type Failure =
 export interface ActionRule {
   /** Nova's name for it, as its messages spell it ('stop' for os-stop). */
   name: string;
-  /** Name in the instance actions, where it is another one; null: none is kept. */
-  recorded?: string | null;
+  /** Name in the instance actions, where it is another one. */
+  recorded?: string;
   event?: string;
   /** The policy that makes it an administrator's. */
   adminPolicy?: string;
@@ -124,6 +124,8 @@ export interface ActionRule {
   /** Allowed on a server that has never been ACTIVE. */
   neverLaunched?: boolean;
   answer: 200 | 202 | 204;
+  /** It can be undone: host and flavor from before are kept. */
+  moves?: boolean;
   /** The driver's operation, for the metadata keys `anchor_<operation>` and `anchor_<operation>_seconds`. */
   operation?: string;
   failure?: Failure;
@@ -279,7 +281,7 @@ export const ACTIONS: Record<string, ActionRule> = {
     answer: 202,
     operation: 'rebuild',
     failure: 'error',
-    // A stopped server is put back into SHUTOFF, through powering-off: see `Instance.act`.
+    // A stopped server is put back into SHUTOFF, through powering-off: see `Instance.conclude`.
     steps: [
       { at: 0, taskState: 'rebuilding' },
       { at: 0.3, taskState: 'rebuild_block_device_mapping' },
@@ -305,13 +307,21 @@ export const ACTIONS: Record<string, ActionRule> = {
       { at: 1, host: 'other' },
     ],
   },
-  resize: { name: 'resize', vmStates: ['active', 'stopped'], answer: 202, failure: 'error', steps: RESIZE_STEPS },
+  resize: {
+    name: 'resize',
+    vmStates: ['active', 'stopped'],
+    answer: 202,
+    failure: 'error',
+    moves: true,
+    steps: RESIZE_STEPS,
+  },
   migrate: {
     name: 'migrate',
     adminPolicy: 'os_compute_api:os-migrate-server:migrate',
     vmStates: ['active', 'stopped'],
     answer: 202,
     failure: 'error',
+    moves: true,
     steps: RESIZE_STEPS,
   },
   confirmResize: {
@@ -320,7 +330,7 @@ export const ACTIONS: Record<string, ActionRule> = {
     vmStates: ['resized'],
     answer: 204,
     failure: 'error',
-    // task_state stays null all the time; ends stopped where the guest is off: see `Instance.act`.
+    // task_state stays null all the time; ends stopped where the guest is off: see `Instance.conclude`.
     steps: [{ at: 1, vmState: 'active', taskState: null }],
   },
   revertResize: {
@@ -352,7 +362,7 @@ export const ACTIONS: Record<string, ActionRule> = {
     vmStates: ['active', 'stopped', 'paused', 'suspended'],
     answer: 202,
     failure: 'error',
-    // Offloaded at once with shelvedOffloadTime 0: see `Instance.act`.
+    // Offloaded at once with shelvedOffloadTime 0: see `Instance.conclude`.
     steps: [
       { at: 0, taskState: 'shelving' },
       { at: 0.3, taskState: 'shelving_image_pending_upload' },
@@ -383,7 +393,6 @@ export const ACTIONS: Record<string, ActionRule> = {
   restore: {
     name: 'restore',
     vmStates: ['soft-delete'],
-    ignoresLock: false,
     answer: 202,
     steps: [
       { at: 0, taskState: 'restoring' },

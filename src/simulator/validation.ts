@@ -267,3 +267,10 @@ export function regex(pattern: string): RegExp | undefined {
     return undefined;
   }
 }
+
+const TRUE = ['1', 't', 'true', 'on', 'y', 'yes'];
+
+/** oslo.utils' `bool_from_string`. */
+export function isTrue(value: unknown): boolean {
+  return TRUE.includes(String(value ?? '').toLowerCase());
+}

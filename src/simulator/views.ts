@@ -1,6 +1,8 @@
 /** How Nova shows servers and instance actions (nova/api/openstack/compute/views/), by microversion and by caller. */
 import { createHash } from 'node:crypto';
-import type { Caller, Instance, InstanceAction } from './instance';
+import type { InstanceAction } from './action-log';
+import type { Instance } from './instance';
+import type { Caller } from './model';
 import type { Microversion } from './validation';
 
 /** What a view depends on besides what it shows. */

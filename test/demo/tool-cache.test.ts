@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -57,6 +57,7 @@ it('waits for another process, and does not wait for one that was killed', async
   await cached('first', maker().make, silent); // makes the folder
   const lock = path.join(cacheFolder(), 'tool.lock');
   writeFileSync(lock, '');
+  mkdirSync(path.join(cacheFolder(), '.new-tool-abc')); // its unfinished work
   const lines: string[] = [];
   const waiting = cached('tool', maker().make, (line) => lines.push(line));
   await sleep(700);

@@ -21,7 +21,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   client.close();
-  await cloud.stop();
+  await ScriptedCloud.stopAll();
 });
 
 function create(): Promise<unknown> {
@@ -338,7 +338,6 @@ test('a redirect to another host gets neither token nor body', async () => {
   await failureOf(create());
   await failureOf(client.getServer('x'));
   expect(stranger.requests).toEqual([]);
-  await stranger.stop();
 });
 
 test('a next page at another host is asked for at the same one', async () => {
@@ -357,7 +356,6 @@ test('a next page at another host is asked for at the same one', async () => {
     '/v2.1/servers/detail?tags=a+b&marker=1',
   ]);
   expect(stranger.requests).toEqual([]);
-  await stranger.stop();
 });
 
 test('a list that goes round in circles ends', async () => {

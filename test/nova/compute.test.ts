@@ -17,6 +17,7 @@ async function start(options: SimulatedCloudOptions = {}): Promise<void> {
 afterEach(async () => {
   client?.close();
   await cloud?.stop();
+  await ScriptedCloud.stopAll();
 });
 
 const request = (name: string) => ({
@@ -142,7 +143,6 @@ test('a network service that is not there is a matter of configuration', async (
     message: expect.stringContaining("no public endpoint of service 'network' (it has none of this service)") as string,
   });
   lone.close();
-  await scripted.stop();
 });
 
 describe('the microversion', () => {
@@ -199,7 +199,6 @@ describe('the microversion', () => {
     await expect(upgraded.listServers({})).resolves.toEqual([]);
     await expect(upgraded.microversion()).resolves.toBe('2.90');
     upgraded.close();
-    await scripted.stop();
   });
 
   test.each([
@@ -215,7 +214,6 @@ describe('the microversion', () => {
     expect(error).toMatchObject({ kind, details: { outcomeUnknown: false } });
     expect(scripted.of('/v2.1/servers')).toEqual([]);
     lost.close();
-    await scripted.stop();
   });
 });
 
@@ -249,7 +247,6 @@ test('what Glance and Neutron have in pages is followed, and their addresses may
   expect((await paging.listNetworks()).map(({ id }) => id)).toEqual(['1', '2']);
   expect(scripted.requests.at(-1)?.path).toBe('/net/v2.0/networks?marker=1');
   paging.close();
-  await scripted.stop();
 });
 
 function image(id: string): object {

@@ -209,6 +209,7 @@ describe('from variables', () => {
       { ...PASSWORD_ENV, OS_INTERFACE: 'secret' },
       'OS_INTERFACE is "secret": it must be public, internal or admin',
     ],
+    ['insecure: constructor', { ...PASSWORD_ENV, OS_INSECURE: 'constructor' }, /^OS_INSECURE is "constructor"/],
     ['insecure: maybe', { ...PASSWORD_ENV, OS_INSECURE: 'maybe' }, 'OS_INSECURE is "maybe": it must be true or false'],
     [
       'a CA file that is not there',
@@ -365,6 +366,15 @@ clouds:
 `);
     expect(load({ OS_CLOUD: 'a' })).toMatchObject({ authUrl: 'http://vendor/v3', regionName: 'V' });
     expect(load({ OS_CLOUD: 'b' })).toMatchObject({ authUrl: 'http://b/v3', regionName: 'B' });
+  });
+
+  test('a vendor profile that is not there is no matter where there is an address', () => {
+    const path = write('clouds: { a: { profile: ovh, auth: { username: demo } } }');
+    expect(problemOf({ OS_CLOUD: 'a' })).toBe(
+      `${path} refers to profile 'ovh', which no clouds-public.yaml defines: add 'auth_url'`,
+    );
+    write(CLOUD.replace('auth:', 'profile: ovh\n    auth:'));
+    expect(load({ OS_CLOUD: 'my-cloud' }).authUrl).toBe('https://cloud.example:5000/v3');
   });
 
   test('regions: the one that is asked for, with its values, else the first', () => {

@@ -49,14 +49,23 @@ describe('against the simulated cloud', () => {
     const { id, name, secret } = cloud.createApplicationCredential('demo', 'worker');
     // The project in the environment is the one of an openrc file that was sourced before: it is not asked for.
     const env = { ...cloud.env(), OS_AUTH_TYPE: 'v3applicationcredential', OS_APPLICATION_CREDENTIAL_SECRET: secret };
-    for (const by of [{ OS_APPLICATION_CREDENTIAL_ID: id }, { OS_APPLICATION_CREDENTIAL_NAME: name }]) {
-      await expect(clientFor({ ...env, ...by }).ownUserId()).resolves.toBe(cloud.userId('demo'));
+    for (const [by, value] of [
+      ['ID', id],
+      ['NAME', name],
+    ]) {
+      const client = clientFor({ ...env, [`OS_APPLICATION_CREDENTIAL_${by}`]: value ?? '' });
+      await expect(client.ownUserId()).resolves.toBe(cloud.userId('demo'));
     }
   });
 
   test.each(['token', 'v3token'])('logs in by token (OS_AUTH_TYPE %s)', async (type) => {
-    const { OS_PASSWORD: _, OS_USERNAME: __, ...env } = cloud.env();
-    const client = clientFor({ ...env, OS_AUTH_TYPE: type, OS_TOKEN: await tokenOf(cloud) });
+    const client = clientFor({
+      ...cloud.env(),
+      OS_USERNAME: '',
+      OS_PASSWORD: '',
+      OS_AUTH_TYPE: type,
+      OS_TOKEN: await tokenOf(cloud),
+    });
     await expect(client.ownUserId()).resolves.toBe(cloud.userId('demo'));
     await expect(client.listServers({})).resolves.toEqual([]);
   });
@@ -135,7 +144,7 @@ describe('against a scripted Keystone', () => {
     cloud = await ScriptedCloud.start();
     cloud.nova = (_, response) => json(response, 200, { servers: [] });
   });
-  afterEach(() => cloud.stop());
+  afterEach(() => ScriptedCloud.stopAll());
 
   test('a slow 401 for a token that was replaced meanwhile starts no login', async () => {
     const client = clientFor(cloud.env());
@@ -207,6 +216,15 @@ describe('against a scripted Keystone', () => {
     await expect(failureOf(client.listServers({}))).resolves.toMatchObject({ kind: 'Unavailable' });
   });
 
+  test('a creation whose token could not be replaced was not sent', async () => {
+    const client = clientFor(cloud.env());
+    await client.check();
+    cloud.nova = (_, response) => json(response, 401, {});
+    cloud.keystone = (_, __, socket) => void socket.resetAndDestroy();
+    const error = await failureOf(client.createServer({ name: 'a', flavorRef: '1' }, { tags: [] }));
+    expect(error).toMatchObject({ kind: 'Unavailable', details: { outcomeUnknown: false } });
+  });
+
   test("one waiter's abort ends its own waiting, not the login of the others", async () => {
     const answer = cloud.keystone;
     cloud.keystone = async (request, response, socket) => {
@@ -220,6 +238,7 @@ describe('against a scripted Keystone', () => {
     const second = client.listServers({});
     setTimeout(() => controller.abort(reason), 50);
     await expect(first).rejects.toBe(reason);
+    expect(cloud.logins).toBe(0);
     await expect(second).resolves.toEqual([]);
     expect(cloud.logins).toBe(1);
   });

@@ -37,7 +37,7 @@ withOpenssl('a cloud behind a certificate of its own', () => {
   let client: ComputeClient | undefined;
   afterEach(async () => {
     client?.close();
-    await cloud.stop();
+    await ScriptedCloud.stopAll();
   });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 

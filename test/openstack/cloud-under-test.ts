@@ -243,6 +243,18 @@ export class CloudUnderTest {
     }
   }
 
+  /** `OS_*` settings with which the product's own client logs in as one of them. */
+  environment({ login }: Session = this.owner): NodeJS.ProcessEnv {
+    return {
+      ...(this.simulated?.env() ?? process.env),
+      OS_USERNAME: login.name,
+      OS_PASSWORD: login.password,
+      OS_PROJECT_NAME: login.project,
+      OS_USER_DOMAIN_NAME: login.userDomain,
+      OS_PROJECT_DOMAIN_NAME: login.projectDomain,
+    };
+  }
+
   /** A `server` for POST /servers, tagged as ours. */
   request(more: Record<string, unknown> & { tags?: string[] } = {}): Record<string, unknown> {
     return {

@@ -34,11 +34,19 @@ export class ScriptedCloud {
     readonly scheme: 'http' | 'https',
   ) {}
 
+  private static readonly running = new Set<ScriptedCloud>();
+
+  /** For afterEach: a test that failed half-way leaves none behind, which would keep Jest from ending. */
+  static async stopAll(): Promise<void> {
+    await Promise.all([...ScriptedCloud.running].map((cloud) => cloud.stop()));
+  }
+
   static async start(tls?: { key: Buffer; cert: Buffer }): Promise<ScriptedCloud> {
     const holder: { cloud?: ScriptedCloud } = {};
     const listener: RequestListener = (request, response) => void holder.cloud?.receive(request, response);
     const server = tls ? createHttpsServer(tls, listener) : createHttpServer(listener);
     holder.cloud = new ScriptedCloud(server, tls ? 'https' : 'http');
+    ScriptedCloud.running.add(holder.cloud);
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     holder.cloud.endpoints = [endpoint(`${holder.cloud.url}/v2.1`)];
     return holder.cloud;
@@ -75,7 +83,8 @@ export class ScriptedCloud {
     return this.requests.filter(({ path }) => path.startsWith(pathPrefix));
   }
 
-  async stop(): Promise<void> {
+  private async stop(): Promise<void> {
+    ScriptedCloud.running.delete(this);
     const closed = new Promise<void>((resolve) => this.server.close(() => resolve()));
     this.server.closeAllConnections();
     await closed;

@@ -1,0 +1,121 @@
+/** `/servers/{id}` and what is below it, other than actions. */
+import { checkState } from './actions';
+import { NOT_FOUND, Refusal, json, type Answer } from './message';
+import { checkLock, maySee, requireAdmin, type Context, type Store } from './store';
+import { tag as validTag } from './validation';
+import { actionDetail, actionView, serverDetail } from './views';
+
+export function show(store: Store, context: Context, id: string): Answer {
+  const instance = store.find(id);
+  // A build request is found by everyone, and then forbidden (measured on Nova 26).
+  if (instance?.inCell === false && !instance.gone && !maySee(context.caller, instance)) {
+    requireAdmin(context, 'os_compute_api:servers:show');
+  }
+  return { status: 200, body: { server: serverDetail(store.get(context, id), context) } };
+}
+
+export function update(store: Store, context: Context, id: string): Answer {
+  const instance = store.get(context, id);
+  const wanted = (json(context.request) as { server?: { name?: string; description?: string } } | null)?.server;
+  if (wanted === undefined) throw new Refusal(400, "'server' is a required property");
+  if (wanted.name !== undefined) instance.name = wanted.name.trim();
+  if (wanted.description !== undefined) instance.description = wanted.description;
+  instance.updatedAt = context.now;
+  return { status: 200, body: { server: serverDetail(instance, context) } };
+}
+
+export function remove(store: Store, context: Context, id: string): Answer {
+  const instance = store.get(context, id);
+  checkLock(context, instance);
+  instance.delete(context.now, context.requestId, context.caller, false);
+  store.settle(instance, context.now);
+  return { status: 204 };
+}
+
+/** From 2.21 on those of a deleted server can still be read. */
+export function instanceActions(store: Store, context: Context, id: string, requestId: string | undefined): Answer {
+  const found = store.find(id);
+  const deleted = context.version >= 221 && found?.gone === true && maySee(context.caller, found);
+  const instance = deleted ? found : store.get(context, id);
+  if (requestId === undefined) {
+    const views = instance.actions.map((action) => actionView(instance, action, context.version)).reverse();
+    return { status: 200, body: { instanceActions: views } };
+  }
+  const action = instance.actions.find((one) => one.requestId === requestId);
+  if (action === undefined) throw new Refusal(404, `Action ${requestId} not found`);
+  return { status: 200, body: { instanceAction: actionDetail(instance, action, context) } };
+}
+
+/** All tags of a server. */
+export function tags(store: Store, context: Context, id: string): Answer {
+  if (context.version < 226) return NOT_FOUND;
+  const instance = store.get(context, id);
+  switch (context.request.method) {
+    case 'GET':
+      return { status: 200, body: { tags: instance.tags } };
+    case 'PUT': {
+      const { tags = [] } = (json(context.request) ?? {}) as { tags?: string[] };
+      tags.forEach((one, index) => validTag(one, index));
+      store.replaceTags(instance, tags, context.now);
+      return { status: 200, body: { tags } };
+    }
+    case 'DELETE':
+      store.replaceTags(instance, [], context.now);
+      return { status: 204 };
+    default:
+      return NOT_FOUND;
+  }
+}
+
+/** One tag of a server. */
+export function tag(store: Store, context: Context, id: string, name: string): Answer {
+  if (context.version < 226) return NOT_FOUND;
+  const instance = store.get(context, id);
+  const has = instance.tags.includes(name);
+  const { method } = context.request;
+  if (method === 'PUT') {
+    validTag(name, 0);
+    if (has) return { status: 204 };
+    store.replaceTags(instance, [...instance.tags, name], context.now);
+    return { status: 201, headers: { Location: `${store.root}/v2.1/servers/${id}/tags/${name}` } };
+  }
+  if (method !== 'GET' && method !== 'DELETE') return NOT_FOUND;
+  if (!has) throw new Refusal(404, `Server ${id} has no tag '${name}'`);
+  if (method === 'DELETE') {
+    const left = instance.tags.filter((one) => one !== name);
+    store.replaceTags(instance, left, context.now);
+  }
+  return { status: 204 };
+}
+
+/** Metadata can't be changed while building or in error; a running task does not matter. */
+const METADATA_RULE = {
+  vmStates: ['active', 'paused', 'suspended', 'stopped'],
+  taskStates: 'any',
+  neverLaunched: true,
+} as const;
+
+type Metadata = Record<string, string>;
+
+export function metadata(store: Store, context: Context, id: string, key: string | undefined): Answer {
+  const instance = store.get(context, id);
+  const { method } = context.request;
+  const view = () =>
+    key === undefined ? { metadata: instance.metadata } : { meta: { [key]: instance.metadata[key] } };
+  if (key !== undefined && method !== 'PUT' && instance.metadata[key] === undefined) {
+    throw new Refusal(404, 'Metadata item was not found');
+  }
+  if (method === 'GET') return { status: 200, body: view() };
+  checkLock(context, instance);
+  checkState(instance, METADATA_RULE, method === 'DELETE' ? 'delete metadata' : 'update metadata');
+  instance.updatedAt = context.now;
+  if (method === 'DELETE') {
+    const left = Object.entries(instance.metadata).filter(([name]) => name !== key);
+    instance.metadata = Object.fromEntries(left);
+    return { status: 204 };
+  }
+  const body = (json(context.request) ?? {}) as { metadata?: Metadata; meta?: Metadata };
+  const replaced = key === undefined && method === 'PUT';
+  instance.metadata = { ...(replaced ? {} : instance.metadata), ...(key === undefined ? body.metadata : body.meta) };
+  return { status: 200, body: view() };
+}
