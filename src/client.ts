@@ -1,8 +1,21 @@
 /** Typed starters for services that have a Temporal client. Never imports the worker, whose native module it doesn't need. */
-import type { Client, WorkflowHandleWithFirstExecutionRunId, WorkflowStartOptions } from '@temporalio/client';
+import type {
+  Client,
+  WorkflowHandleWithFirstExecutionRunId,
+  WorkflowHandleWithSignaledRunId,
+  WorkflowStartOptions,
+} from '@temporalio/client';
 import type { CreateServerInput, CreateServerResult } from './workflows/create-server';
+import type { RecoverInstanceInput, RecoverInstanceResult } from './workflows/recover-instance';
 
 export type { CreateServerInput, CreateServerResult } from './workflows/create-server';
+export type {
+  RecoverInstanceInput,
+  RecoverInstanceResult,
+  RecoveryNotification,
+  RecoveryStep,
+} from './workflows/recover-instance';
+export type { RecoveryAction, RecoveryPath, RecoveryPolicy, RecoveryReason } from './policy/recovery';
 export type { PollingOptions } from './workflows/input';
 export type { Phase, Progress } from './workflows/messages';
 export type { FailureType, WorkflowFailureDetails } from './workflows/failures';
@@ -44,6 +57,54 @@ export async function startCreateServer(
     ...options,
     args: [input],
   });
+}
+
+export type RecoverInstanceHandle = WorkflowHandleWithSignaledRunId<
+  (input: RecoverInstanceInput) => Promise<RecoverInstanceResult>
+>;
+
+/** One workflow id for each instance, so that two monitors that report one failure cause one recovery. */
+export function recoveryWorkflowId(instanceId: string): string {
+  return `recover-instance-${instanceId.toLowerCase()}`;
+}
+
+/**
+ * Starts `RecoverInstanceWorkflow`, or joins the one that runs for this instance and hands it the notification (signal
+ * `notified`). A dry run has an id of its own, so that it neither joins a recovery nor is joined.
+ *
+ * @example
+ * const handle = await startRecoverInstance(client, { instanceId, notification: { event: 'LIFECYCLE' } });
+ * const { outcome, reason, message } = await handle.result();
+ */
+export async function startRecoverInstance(
+  client: Client,
+  input: RecoverInstanceInput,
+  options: Partial<Omit<WorkflowStartOptions, 'args'>> = {},
+): Promise<RecoverInstanceHandle> {
+  const { instanceId, notification, dryRun } = input;
+  const id = recoveryWorkflowId(String(instanceId));
+  return client.workflow.signalWithStart<(input: RecoverInstanceInput) => Promise<RecoverInstanceResult>, [unknown]>(
+    'RecoverInstanceWorkflow',
+    {
+      workflowId: dryRun ? `${id}-dry-run` : id,
+      taskQueue: DEFAULT_TASK_QUEUE,
+      staticSummary: `${dryRun ? 'Plan the recovery of' : 'Recover'} instance ${short(instanceId)}`,
+      staticDetails: recoveryDetails(input),
+      ...options,
+      args: [input],
+      signal: 'notified',
+      signalArgs: [notification ?? null],
+    },
+  );
+}
+
+function recoveryDetails({ instanceId, notification, policy }: RecoverInstanceInput): string {
+  const choices = Object.entries(policy ?? {}).map(([key, choice]) => `${key}=${String(choice)}`);
+  return [
+    `Recovers the instance \`${short(instanceId)}\`, or says why it is left alone.`,
+    `- reported: ${notification ? short(Object.values(notification).join(' ')) : 'no notification'}`,
+    `- policy: ${choices.length > 0 ? short(choices.join(', ')) : 'the defaults'}`,
+  ].join('\n');
 }
 
 function creationDetails(input: CreateServerInput): string {

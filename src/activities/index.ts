@@ -5,11 +5,13 @@ import { createServer, findServer, type CreatedServer, type CreateServerRequest,
 import { toApplicationFailure } from './failures';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
+import { readInstance, takeAction, type InstanceReading, type ServerActionRequest, type TakenAction } from './recovery';
 import { lookTwice, watchServer, type WatchRequest, type WatchResult } from './watch';
 
 export type { CreatedServer, CreateServerRequest, Creation } from './creation';
 export type { FailureDetails } from './failures';
 export type { Look } from './look';
+export type { InstanceReading, RecordedAction, ServerActionRequest, TakenAction } from './recovery';
 export type { WatchRequest, WatchResult } from './watch';
 
 export interface NovaActivitiesOptions {
@@ -37,6 +39,10 @@ export interface NovaActivities {
   novaGetServer(server: ServerReference): Promise<Look | null>;
   /** DELETE; a server that is gone already is fine. */
   novaDeleteServer(server: ServerReference): Promise<void>;
+  /** All that a recovery decides by: one look, the metadata, the instance actions, this service's own user. */
+  novaReadInstance(server: ServerReference): Promise<InstanceReading>;
+  /** Stop, start, reboot, …: sent once, also when an answer is lost. */
+  novaServerAction(request: ServerActionRequest): Promise<TakenAction>;
 }
 
 /**
@@ -72,6 +78,8 @@ export function createNovaActivities({
           }
         }),
       ),
+    novaReadInstance: ({ serverId }) => typed(serverId, () => readInstance(compute, serverId)),
+    novaServerAction: (request) => typed(request.serverId, () => takeAction(compute, request)),
   };
 }
 

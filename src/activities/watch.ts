@@ -1,7 +1,7 @@
 /** Looks at one server until something differs from what the workflow knows, or the round is over. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import { NovaError, type ComputeClient } from '../nova';
+import { NovaError, type ComputeClient, type NovaServer } from '../nova';
 import { LONGEST_HELD_INTERVAL, nextInterval, PROGRESS_HELD, type Polling } from '../policy/polling';
 import {
   describeState,
@@ -47,16 +47,25 @@ interface WatchProgress {
 const SECOND_LOOK_AFTER = 1_000;
 
 /** @returns null when Nova answered 404 twice in a row */
-export async function lookTwice(compute: ComputeClient, serverId: string, signal: AbortSignal): Promise<Look | null> {
+export async function getServerTwice(
+  compute: ComputeClient,
+  serverId: string,
+  signal: AbortSignal,
+): Promise<NovaServer | null> {
   for (let look = 1; ; look++) {
     try {
-      return toLook(await compute.getServer(serverId, { signal }));
+      return await compute.getServer(serverId, { signal });
     } catch (error) {
       if (!(error instanceof NovaError && error.kind === 'NotFound')) throw error;
       if (look === 2) return null;
       await delay(SECOND_LOOK_AFTER, undefined, { signal });
     }
   }
+}
+
+export async function lookTwice(compute: ComputeClient, serverId: string, signal: AbortSignal): Promise<Look | null> {
+  const server = await getServerTwice(compute, serverId, signal);
+  return server && toLook(server);
 }
 
 export async function watchServer(

@@ -91,6 +91,7 @@ export async function findTemporalCli(log: Log = toStandardError): Promise<strin
       if (cli) return cli;
       tried.push(`${what}: not found`);
     } catch (error) {
+      log(`${what} did not work`);
       tried.push(`${what}: ${oneLine(error)}`);
     }
   }

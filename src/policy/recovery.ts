@@ -74,16 +74,20 @@ export interface RecoveryFacts {
   reportsRunning: boolean;
 }
 
+export interface RecoveryPlan {
+  kind: 'plan';
+  path: RecoveryPath;
+  reason: RecoveryReason;
+  /** One sentence for a person, true once the steps are done. */
+  message: string;
+  /** Somebody should look at it: a skip that leaves a failed instance behind. */
+  warning: boolean;
+  /** Empty on the path 'none'. */
+  steps: RecoveryAction[];
+}
+
 export type RecoveryDecision =
-  | { kind: 'plan'; path: 'none'; reason: RecoveryReason; message: string; warning: boolean; steps: [] }
-  | {
-      kind: 'plan';
-      path: Exclude<RecoveryPath, 'none'>;
-      reason: RecoveryReason;
-      message: string;
-      warning: boolean;
-      steps: RecoveryAction[];
-    }
+  | RecoveryPlan
   /** A task is running, or the cell is down: look again when that has cleared. */
   | { kind: 'wait' }
   /** A vm_state that this version does not handle. */
@@ -270,6 +274,56 @@ const RESIZED: Record<RecoveryPolicy['resized'], RecoveryDecision> = {
     true,
   ),
 };
+
+/** What an action is waited for, and how long. */
+export interface Step {
+  phase: 'stopping' | 'starting' | 'restoring';
+  /** Which of the input's `timeouts` bounds it. */
+  timeout: 'stop' | 'start';
+  reached: (state: ServerState) => boolean;
+  /** The task_states that it passes through. */
+  tasks: readonly string[];
+  /** Its name among the instance actions (nova/compute/instance_actions.py); null where Nova records none. */
+  recordedAs: string | null;
+}
+
+const HARD_REBOOT_TASKS = ['rebooting_hard', 'reboot_pending_hard', 'reboot_started_hard'];
+
+export const STEPS: Readonly<Record<RecoveryAction, Step>> = {
+  stop: { phase: 'stopping', timeout: 'stop', reached: isIn('stopped'), tasks: ['powering-off'], recordedAs: 'stop' },
+  start: { phase: 'starting', timeout: 'start', reached: isRunning, tasks: ['powering-on'], recordedAs: 'start' },
+  // Only writes the database, at once.
+  'reset-state': { phase: 'stopping', timeout: 'stop', reached: isIn('active'), tasks: [], recordedAs: null },
+  'confirm-resize': {
+    phase: 'restoring',
+    timeout: 'start',
+    reached: isIn('active', 'stopped'),
+    tasks: ['resize_confirming'],
+    recordedAs: 'confirmResize',
+  },
+  'revert-resize': {
+    phase: 'restoring',
+    timeout: 'start',
+    reached: isIn('active', 'stopped'),
+    tasks: ['resize_reverting'],
+    recordedAs: 'revertResize',
+  },
+  reboot: {
+    phase: 'starting',
+    timeout: 'start',
+    reached: isRunning,
+    tasks: HARD_REBOOT_TASKS,
+    recordedAs: 'reboot',
+  },
+  unrescue: { phase: 'starting', timeout: 'start', reached: isRunning, tasks: ['unrescuing'], recordedAs: 'unrescue' },
+  pause: { phase: 'restoring', timeout: 'stop', reached: isIn('paused'), tasks: ['pausing'], recordedAs: 'pause' },
+  rescue: { phase: 'restoring', timeout: 'stop', reached: isIn('rescued'), tasks: ['rescuing'], recordedAs: 'rescue' },
+};
+
+/** In one of these vm_states, and nothing under way. */
+function isIn(...vmStates: string[]): (state: ServerState) => boolean {
+  return ({ vmState, taskState }) => taskState === null && vmState !== null && vmStates.includes(vmState);
+}
 
 /** Pure: the same facts and policy give the same decision. */
 export function decideRecovery(facts: RecoveryFacts, policy: RecoveryPolicy): RecoveryDecision {

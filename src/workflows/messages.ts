@@ -22,5 +22,7 @@ export const progressQuery = defineQuery<Progress>('progress');
 export const wakeSignal = defineSignal('wake');
 /** Adds to the current deadline (in a recovery: the current step's) and returns the new one, ISO 8601. */
 export const extendTimeoutUpdate = defineUpdate<string, [Duration]>('extendTimeout');
+/** `RecoverInstanceWorkflow`: another notification of a failure of the instance. */
+export const notifiedSignal = defineSignal<[unknown]>('notified');
 /** `CreateServerWorkflow`: the current attempt's server id, as soon as Nova has given one. */
 export const serverIdUpdate = defineUpdate<string>('serverId');

@@ -10,7 +10,9 @@ const retry: RetryPolicy = { initialInterval: '1s', backoffCoefficient: 1.5, max
 export const LOOK_TIMEOUT = 70_000;
 
 /** Looks: giving one up loses nothing, so a cancelled workflow, or `wake`, need not wait for it. */
-export const looks = proxyActivities<Pick<NovaActivities, 'novaWatchServer' | 'novaGetServer' | 'novaFindServer'>>({
+export const looks = proxyActivities<
+  Pick<NovaActivities, 'novaWatchServer' | 'novaGetServer' | 'novaFindServer' | 'novaReadInstance'>
+>({
   startToCloseTimeout: LOOK_TIMEOUT,
   cancellationType: ActivityCancellationType.TRY_CANCEL,
   retry,
@@ -21,7 +23,9 @@ export const looks = proxyActivities<Pick<NovaActivities, 'novaWatchServer' | 'n
  * the type's documentation says: a cancelled workflow would forget a server that Nova is just making.) A worker killed
  * in the middle is noticed by the heartbeat.
  */
-export const changes = proxyActivities<Pick<NovaActivities, 'novaCreateServer' | 'novaDeleteServer'>>({
+export const changes = proxyActivities<
+  Pick<NovaActivities, 'novaCreateServer' | 'novaDeleteServer' | 'novaServerAction'>
+>({
   startToCloseTimeout: '2m',
   heartbeatTimeout: '5s',
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,

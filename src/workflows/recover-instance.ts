@@ -1,0 +1,673 @@
+/** `RecoverInstanceWorkflow`: an instance whose hypervisor process died comes back, or is left alone for a reason. */
+import {
+  allHandlersFinished,
+  CancellationScope,
+  condition,
+  continueAsNew,
+  log,
+  setHandler,
+  workflowInfo,
+} from '@temporalio/workflow';
+import { ApplicationFailure, CancelledFailure, type Duration } from '@temporalio/common';
+import type { InstanceReading, Look } from '../activities';
+import { DEFAULT_POLLING, type Polling } from '../policy/polling';
+import {
+  decideRecovery,
+  DEFAULT_RECOVERY_POLICY,
+  STEPS,
+  type RecoveryAction,
+  type RecoveryFacts,
+  type RecoveryPath,
+  type RecoveryPlan,
+  type RecoveryPolicy,
+  type RecoveryReason,
+} from '../policy/recovery';
+import { describeState, type ServerState } from '../policy/server-state';
+import { parseTime } from '../time';
+import { activityOutcome, type ActivityOutcome } from './failures';
+import {
+  checkBoolean,
+  checkChoice,
+  checkDuration,
+  checkObject,
+  checkPolling,
+  checkString,
+  refuse,
+  required,
+  type PollingOptions,
+} from './input';
+import { notifiedSignal } from './messages';
+import { changes, LOOK_TIMEOUT, looks } from './nova';
+import { isHistoryLong, iso, seconds, ServerWatch, summary, type CarriedWatch } from './server-watch';
+
+/** Why an instance is to be recovered: what a monitor noticed. */
+export interface RecoveryNotification {
+  /** As Masakari's monitors name it: 'LIFECYCLE', 'QEMU_GUEST_AGENT_ERROR', … */
+  event: string;
+  /** libvirt's: 'STOPPED_FAILED', 'STARTED', … */
+  virDomainEvent?: string;
+  host?: string;
+  /** ISO 8601; without a zone it is UTC. */
+  generatedTime?: string;
+}
+
+export interface RecoverInstanceInput {
+  /** The server's UUID. */
+  instanceId: string;
+  notification?: RecoveryNotification;
+  policy?: Partial<RecoveryPolicy>;
+  /** Default '10m' each. */
+  timeouts?: {
+    /** For all looking and deciding, the wait for a running task included. */
+    task?: Duration;
+    /** For stop, pause and rescue. */
+    stop?: Duration;
+    /** For start, hard reboot, unrescue, confirm and revert. */
+    start?: Duration;
+  };
+  /** Decide and report, change nothing. */
+  dryRun?: boolean;
+  polling?: PollingOptions;
+}
+
+export interface RecoveryStep {
+  action: RecoveryAction;
+  /** ISO 8601. */
+  at: string;
+  note?: string;
+}
+
+export interface RecoverInstanceResult {
+  instanceId: string;
+  /** 'planned': every dry run, also where the plan is to skip. */
+  outcome: 'recovered' | 'skipped' | 'planned';
+  /** The last decision. */
+  path: RecoveryPath;
+  reason: RecoveryReason;
+  /** One sentence for a person. */
+  message: string;
+  before: ServerState | null;
+  /** Null in a dry run. */
+  after: ServerState | null;
+  steps: RecoveryStep[];
+}
+
+/** What a run hands to the next one; not part of the public input. */
+export interface CarriedRecovery {
+  watch: CarriedWatch;
+  progress: RecoveryProgress;
+}
+
+/** All that a recovery must remember besides what it watches. Plain data: it is carried through continue-as-new. */
+interface RecoveryProgress {
+  /** How often it was decided afresh. */
+  decisions: number;
+  before: ServerState | null;
+  hasBefore: boolean;
+  plan: RecoveryPlan | null;
+  /** The plan's step that is under way. */
+  step: number;
+  /** The step's action was sent, its effect is waited for. */
+  sent: boolean;
+  /** Of the step's instance action, when known. */
+  requestId: string | null;
+  /** Request ids of instance actions that were there before the step. */
+  known: string[] | null;
+  /** vm_state before the step. */
+  vmState: string | null;
+  /** Something was changed. */
+  changed: boolean;
+  steps: RecoveryStep[];
+  /** When the failure was noticed, of the newest notification that was acted on. */
+  failedAt: number | null;
+  reportsRunning: boolean;
+  /** Of the newest notification that came while this ran. */
+  nextFailedAt: number | null;
+}
+
+interface CheckedInput {
+  instanceId: string;
+  failedAt: number | null;
+  reportsRunning: boolean;
+  policy: RecoveryPolicy;
+  timeouts: { task: number; stop: number; start: number };
+  dryRun: boolean;
+  polling: Polling;
+}
+
+const DEFAULT_TIMEOUT = 600_000;
+/** "Decide afresh, at most 3 times". */
+const DECISIONS = 3;
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+export function checkRecoverInstanceInput(input: unknown): CheckedInput {
+  const fields = checkObject(input, '', ['instanceId', 'notification', 'policy', 'timeouts', 'dryRun', 'polling']);
+  const instanceId = required(checkString(fields.instanceId, 'instanceId'), 'instanceId');
+  refuse(!UUID.test(instanceId), `instanceId must be a UUID, not "${instanceId.slice(0, 40)}".`);
+  const timeouts = checkObject(fields.timeouts ?? {}, 'timeouts', ['task', 'stop', 'start']);
+  return {
+    instanceId,
+    ...checkNotification(fields.notification),
+    policy: checkPolicy(fields.policy),
+    timeouts: {
+      task: checkDuration(timeouts.task, 'timeouts.task') ?? DEFAULT_TIMEOUT,
+      stop: checkDuration(timeouts.stop, 'timeouts.stop') ?? DEFAULT_TIMEOUT,
+      start: checkDuration(timeouts.start, 'timeouts.start') ?? DEFAULT_TIMEOUT,
+    },
+    dryRun: checkBoolean(fields.dryRun, 'dryRun') ?? false,
+    polling: checkPolling(fields.polling),
+  };
+}
+
+function checkPolicy(value: unknown): RecoveryPolicy {
+  const known = Object.keys(DEFAULT_RECOVERY_POLICY) as (keyof RecoveryPolicy)[];
+  const fields = checkObject(value === undefined ? {} : value, 'policy', known);
+  const chosen = {
+    requireHaEnabled: checkBoolean(fields.requireHaEnabled, 'policy.requireHaEnabled'),
+    haEnabledMetadataKey: checkString(fields.haEnabledMetadataKey, 'policy.haEnabledMetadataKey'),
+    paused: checkChoice(fields.paused, 'policy.paused', ['skip', 'restart', 'restore']),
+    rescued: checkChoice(fields.rescued, 'policy.rescued', ['skip', 'restart', 'restore']),
+    resized: checkChoice(fields.resized, 'policy.resized', ['reset', 'confirm', 'revert', 'skip']),
+    stoppedByUser: checkChoice(fields.stoppedByUser, 'policy.stoppedByUser', ['skip', 'start']),
+    locked: checkChoice(fields.locked, 'policy.locked', ['recover', 'skip']),
+  };
+  const set = Object.entries(chosen).filter(([, choice]) => choice !== undefined);
+  return { ...DEFAULT_RECOVERY_POLICY, ...(Object.fromEntries(set) as Partial<RecoveryPolicy>) };
+}
+
+function checkNotification(value: unknown): { failedAt: number | null; reportsRunning: boolean } {
+  if (value === undefined) return { failedAt: null, reportsRunning: false };
+  const fields = checkObject(value, 'notification', ['event', 'virDomainEvent', 'host', 'generatedTime']);
+  required(checkString(fields.event, 'notification.event'), 'notification.event');
+  checkString(fields.host, 'notification.host');
+  const time = checkString(fields.generatedTime, 'notification.generatedTime');
+  const failedAt = time === undefined ? null : parseTime(time);
+  refuse(Number.isNaN(failedAt), `notification.generatedTime must be an ISO 8601 time, not "${time?.slice(0, 40)}".`);
+  const domainEvent = checkString(fields.virDomainEvent, 'notification.virDomainEvent') ?? '';
+  // Our own start gives rise to one of these.
+  return { failedAt, reportsRunning: /^(STARTED|RESUMED)/i.test(domainEvent) };
+}
+
+/**
+ * Looks at what the instance is, takes one of a few paths, and says why; see {@link RecoveryPolicy}.
+ *
+ * Fails with an `ApplicationFailure` whose `type` is one of `InvalidInput`, `UnknownServerStatus`, `ServerNotFound`,
+ * `InstanceRecoveryFailed` or `Nova…` (see {@link FailureType}).
+ * @param carried set by continue-as-new only
+ */
+export async function RecoverInstanceWorkflow(
+  input: RecoverInstanceInput,
+  carried?: CarriedRecovery,
+): Promise<RecoverInstanceResult> {
+  let recovery: InstanceRecovery | undefined;
+  try {
+    const checked = checkRecoverInstanceInput(input);
+    const isContinued = workflowInfo().continuedFromExecutionRunId !== undefined;
+    recovery = new InstanceRecovery(input, checked, isContinued ? carried : undefined);
+    recovery.handleMessages();
+    return await recovery.run();
+  } catch (error) {
+    if (!recovery) {
+      const watch = new ServerWatch(DEFAULT_POLLING);
+      watch.phase = 'done';
+      watch.handleMessages();
+    }
+    throw error;
+  } finally {
+    recovery?.watch.enter('done');
+    await CancellationScope.nonCancellable(() => condition(allHandlersFinished));
+  }
+}
+
+/** How a step ended: its target is reached, or the state asks for another decision. */
+type StepEnd = 'reached' | 'again';
+
+class InstanceRecovery {
+  readonly watch: ServerWatch;
+  private readonly progress: RecoveryProgress;
+  /** Nova's word that the instance is locked, before anything was changed. */
+  private lockedBy: string | null = null;
+  /** Nova's refusal that led to the last decision afresh. */
+  private refused: ActivityOutcome = null;
+  private isCancelling = false;
+
+  constructor(
+    private readonly input: RecoverInstanceInput,
+    private readonly checked: CheckedInput,
+    carried: CarriedRecovery | undefined,
+  ) {
+    const { failedAt, reportsRunning, instanceId, timeouts } = checked;
+    this.watch = new ServerWatch(checked.polling, carried?.watch);
+    this.watch.serverId = instanceId;
+    this.progress = carried?.progress ?? {
+      decisions: 0,
+      before: null,
+      hasBefore: false,
+      plan: null,
+      step: 0,
+      sent: false,
+      requestId: null,
+      known: null,
+      vmState: null,
+      changed: false,
+      steps: [],
+      failedAt,
+      reportsRunning,
+      nextFailedAt: null,
+    };
+    if (!carried) {
+      this.watch.phase = 'deciding';
+      this.watch.deadline = Date.now() + timeouts.task;
+    }
+  }
+
+  handleMessages(): void {
+    this.watch.handleMessages();
+    setHandler(notifiedSignal, (notification) => this.hear(notification));
+  }
+
+  /** Another monitor's word, or a later one: recovered again only if it is of a failure after our own restart. */
+  private hear(notification: unknown): void {
+    if (notification === null || notification === undefined) return;
+    try {
+      const { failedAt, reportsRunning } = checkNotification(notification);
+      if (failedAt === null || reportsRunning) return;
+      this.progress.nextFailedAt = Math.max(failedAt, this.progress.nextFailedAt ?? 0);
+    } catch (error) {
+      // A signal's sender can't be told; this recovery must not fail for it.
+      log.warn('A notification was not understood and is ignored', { reason: String(error) });
+    }
+  }
+
+  async run(): Promise<RecoverInstanceResult> {
+    try {
+      return await this.recover();
+    } catch (error) {
+      if (!CancellationScope.current().consideredCancelled) throw error;
+      throw await CancellationScope.nonCancellable(() => this.endCancelled());
+    }
+  }
+
+  private async recover(): Promise<RecoverInstanceResult> {
+    const { progress } = this;
+    for (;;) {
+      if (progress.plan === null) {
+        const plan = await this.decide();
+        if (this.checked.dryRun) return this.result('planned', plan);
+        if (plan.path === 'none') return this.skipped(plan);
+        Object.assign(progress, { plan, step: 0, sent: false });
+        this.watch.headline = plan.message;
+      }
+      const plan = required(progress.plan ?? undefined, 'plan');
+      if ((await this.execute(plan)) === 'reached') {
+        if (!this.failedAgain()) return this.result('recovered', plan);
+        const again = await this.decide();
+        if (again.path === 'none') return this.result('recovered', plan);
+        Object.assign(progress, { plan: again, step: 0, sent: false, decisions: 0 });
+        continue;
+      }
+      progress.plan = null;
+      if (this.lockedBy !== null) return this.skipped(lockedPlan(this.lockedBy));
+      if (++progress.decisions > DECISIONS) throw this.keptChanging();
+    }
+  }
+
+  /** A notification came of a failure after our last restart. */
+  private failedAgain(): boolean {
+    const { progress } = this;
+    const restart = progress.steps.filter(({ action }) => action === 'start' || action === 'reboot').at(-1);
+    const failedAt = progress.nextFailedAt;
+    progress.nextFailedAt = null;
+    if (failedAt === null || restart === undefined || failedAt <= Date.parse(restart.at)) return false;
+    progress.failedAt = failedAt;
+    return true;
+  }
+
+  // ---- deciding
+
+  /** Waits for a running task, then decides. */
+  private async decide(): Promise<RecoveryPlan> {
+    const { watch, checked, progress } = this;
+    watch.deadline = Date.now() + checked.timeouts.task;
+    watch.enter('deciding');
+    for (;;) {
+      const reading = await this.read();
+      if (reading === 'deadline') throw this.lateFailure('task', checked.timeouts.task);
+      const facts = this.facts(reading);
+      if (!progress.hasBefore) Object.assign(progress, { before: facts.state, hasBefore: true });
+      const decision = decideRecovery(facts, checked.policy);
+      if (decision.kind === 'unknown') {
+        throw watch.failure(
+          'UnknownServerStatus',
+          `${this.name} is in vm_state ${facts.state?.vmState}, which this version can't recover.`,
+        );
+      }
+      if (decision.kind === 'plan') return decision;
+      const end = await watch.until(
+        (look) => {
+          const next = decideRecovery({ ...facts, state: look?.state ?? null }, checked.policy);
+          return next.kind === 'wait' ? undefined : 'settled';
+        },
+        () => this.continueAsNewWhenLong(),
+      );
+      if (end === 'deadline') throw this.lateFailure('task', checked.timeouts.task);
+    }
+  }
+
+  private facts(reading: InstanceReading): RecoveryFacts {
+    const { failedAt, reportsRunning } = this.progress;
+    const { look, metadata, actions, ownUserId } = reading;
+    return { state: look?.state ?? null, metadata, actions, ownUserId, failedAt, reportsRunning };
+  }
+
+  /** One reading, repeated until there is one or the deadline has passed. */
+  private async read(): Promise<InstanceReading | 'deadline'> {
+    const { watch } = this;
+    for (;;) {
+      if (watch.remaining === 0) return 'deadline';
+      try {
+        const reading = await looks.novaReadInstance.executeWithOptions(
+          {
+            startToCloseTimeout: 2 * LOOK_TIMEOUT,
+            scheduleToCloseTimeout: watch.remaining,
+            summary: summary(`${describeState(watch.state)} · look, and read what was done`),
+          },
+          [{ serverId: this.checked.instanceId }],
+        );
+        const { look, actions } = reading;
+        if (!this.progress.sent) this.progress.known = actions && actions.map(({ requestId }) => requestId);
+        watch.see(look ? [{ at: look.at, ...look.state }] : [], look);
+        return reading;
+      } catch (error) {
+        const outcome = activityOutcome(error);
+        if (outcome === null) throw error;
+        if (outcome.kind === 'refused') throw watch.refusal(outcome, 'task');
+        watch.trouble = outcome.message;
+        await watch.pause(outcome.retryAfterMs ?? this.checked.polling.maximumInterval, 'ask Nova again');
+      }
+    }
+  }
+
+  // ---- acting
+
+  private async execute(plan: RecoveryPlan): Promise<StepEnd> {
+    const { progress } = this;
+    for (; progress.step < plan.steps.length; progress.step++) {
+      const action = required(plan.steps[progress.step], 'step');
+      if ((await this.take(action)) === 'again') return 'again';
+      progress.sent = false;
+    }
+    return 'reached';
+  }
+
+  private async take(action: RecoveryAction): Promise<StepEnd> {
+    const { watch, progress, checked } = this;
+    const { phase, timeout, reached } = STEPS[action];
+    if (!progress.sent) {
+      watch.deadline = Date.now() + checked.timeouts[timeout];
+      watch.enter(phase);
+      // A resize of a stopped instance ends stopped, and Nova's own power sync can be faster than a stop of ours.
+      if (watch.state && reached(watch.state)) return 'reached';
+      const refusal = await this.send(action);
+      if (refusal) return this.afterRefusal(action, refusal);
+    }
+    return this.confirm(action);
+  }
+
+  /** @returns Nova's 409 or 404, else null: it was taken */
+  private async send(action: RecoveryAction): Promise<Extract<ActivityOutcome, { kind: 'refused' }> | null> {
+    const { watch, progress, checked } = this;
+    progress.vmState = watch.state?.vmState ?? null;
+    for (;;) {
+      if (watch.remaining === 0) throw this.lateFailure(action, checked.timeouts[STEPS[action].timeout]);
+      try {
+        const taken = await changes.novaServerAction.executeWithOptions(
+          { scheduleToCloseTimeout: watch.remaining, summary: summary(`${action} ${describeState(watch.state)}`) },
+          [{ serverId: checked.instanceId, action, known: progress.known, vmState: progress.vmState }],
+        );
+        this.record(action, taken.requestId, taken.found ? 'its answer was lost; Nova had carried it out' : undefined);
+        return null;
+      } catch (error) {
+        const outcome = activityOutcome(error);
+        if (outcome === null) throw error;
+        if (outcome.kind === 'unavailable') {
+          watch.trouble = outcome.message;
+          await watch.pause(outcome.retryAfterMs ?? checked.polling.maximumInterval, 'ask Nova again');
+          // It may have been carried out: look first.
+          if (await this.wasTaken(action)) return null;
+          continue;
+        }
+        if (outcome.type !== 'NovaConflict' && outcome.type !== 'NovaNotFound') throw watch.refusal(outcome, action);
+        return outcome;
+      }
+    }
+  }
+
+  private record(action: RecoveryAction, requestId: string | null, note?: string): void {
+    const { progress, watch } = this;
+    Object.assign(progress, { sent: true, requestId, changed: true });
+    if (requestId !== null) progress.known?.push(requestId);
+    progress.steps.push({ action, at: iso(Date.now()), ...(note !== undefined && { note }) });
+    // What was seen before says nothing about its effect: the next look counts, even if it shows the same.
+    watch.state = null;
+    watch.lastLook = null;
+    watch.rewind();
+  }
+
+  /** After the time for sending was over: whether an action of ours is on Nova's record. */
+  private async wasTaken(action: RecoveryAction): Promise<boolean> {
+    const { progress } = this;
+    const { recordedAs } = STEPS[action];
+    const reading = await this.read();
+    if (reading === 'deadline' || reading.actions === null || recordedAs === null) return false;
+    const entry = reading.actions.find(
+      (candidate) => candidate.action === recordedAs && !progress.known?.includes(candidate.requestId),
+    );
+    if (entry) this.record(action, entry.requestId, 'its answer was lost; Nova had carried it out');
+    return entry !== undefined;
+  }
+
+  /** Nova answered 409 or 404. Only a look tells what that means (a 404 also comes in the first moments of BUILD). */
+  private async afterRefusal(
+    action: RecoveryAction,
+    refusal: Extract<ActivityOutcome, { kind: 'refused' }>,
+  ): Promise<StepEnd> {
+    const { watch, progress } = this;
+    const reading = await this.read();
+    if (reading === 'deadline') throw watch.refusal(refusal, action);
+    const state = reading.look?.state;
+    if (!state) {
+      if (progress.changed) throw this.goneFailure(action);
+      return 'again';
+    }
+    const { reached, tasks } = STEPS[action];
+    if (reached(state)) return this.wasFaster(action);
+    if (state.taskState !== null && tasks.includes(state.taskState)) {
+      progress.sent = true;
+      progress.requestId = null;
+      progress.changed = true;
+      return this.confirm(action);
+    }
+    if (state.locked && /locked/i.test(refusal.message)) {
+      if (progress.changed) throw watch.refusal(refusal, action);
+      this.lockedBy = refusal.message;
+      return 'again';
+    }
+    this.refused = refusal;
+    return 'again';
+  }
+
+  private wasFaster(action: RecoveryAction): StepEnd {
+    this.progress.changed = true;
+    this.watch.headline = `${action} was not needed: Nova had done it.`;
+    return 'reached';
+  }
+
+  /** Waits until the action has had its effect. */
+  private async confirm(action: RecoveryAction): Promise<StepEnd> {
+    const { watch, progress, checked } = this;
+    const { reached, timeout } = STEPS[action];
+    const judge = (look: Look | null) => {
+      if (look === null || look.state.vmState === 'deleted' || look.state.vmState === 'soft-delete') return 'gone';
+      const { state } = look;
+      if (reached(state)) return 'reached';
+      if (state.vmState === 'error' && !(action === 'stop' && progress.vmState === 'error')) return 'error';
+      // Running, as far as Nova's power_state tells yet: that lags.
+      if (state.taskState === null && state.vmState !== 'active') return 'idle';
+      if (state.taskState === null && action !== 'start' && action !== 'reboot' && action !== 'unrescue') return 'idle';
+      return undefined;
+    };
+    for (;;) {
+      const end = await watch.until(judge, () => this.continueAsNewWhenLong());
+      switch (end) {
+        case 'reached':
+          return 'reached';
+        case 'gone':
+          throw this.goneFailure(action);
+        case 'error':
+          throw this.errorFailure(action);
+        case 'deadline':
+          throw this.lateFailure(action, checked.timeouts[timeout]);
+        case 'idle':
+          if (await this.whyIdle(action)) return 'again';
+      }
+    }
+  }
+
+  /**
+   * Nothing is under way, and the target is not reached. Nova accepted the action and it failed on the host: only the
+   * instance action says so. Or somebody else has acted since: decide afresh. Or Nova is late: wait on.
+   */
+  private async whyIdle(action: RecoveryAction): Promise<boolean> {
+    const { watch, progress } = this;
+    const reading = await this.read();
+    if (reading === 'deadline' || reading.look === null) return false;
+    const { state } = reading.look;
+    if (STEPS[action].reached(state) || state.taskState !== null) return false;
+    const own = reading.actions?.find(({ requestId }) => requestId === progress.requestId);
+    if (own?.failed) {
+      throw this.watch.failure(
+        'InstanceRecoveryFailed',
+        `${this.name}: Nova accepted ${action}, and it failed on the host${state.host ? ` ${state.host}` : ''}: ` +
+          `the instance action ${own.requestId} says Error, the server is ${describeState(state)}. ` +
+          'nova-compute’s log has the reason under that request id.',
+        action,
+      );
+    }
+    const newest = reading.actions?.[0];
+    const others = newest && newest.requestId !== progress.requestId && !progress.known?.includes(newest.requestId);
+    if (others || state.vmState !== progress.vmState) return true;
+    await watch.pause(this.checked.polling.initialInterval, 'look again');
+    watch.state = null;
+    watch.lastLook = null;
+    return false;
+  }
+
+  // ---- ends
+
+  /** No new path is begun, but a server that this run stopped is started again. */
+  private async endCancelled(): Promise<CancelledFailure> {
+    this.isCancelling = true;
+    const { progress, checked } = this;
+    const action = progress.plan?.steps[progress.step];
+    const stops = progress.plan?.steps.includes('stop') ?? false;
+    try {
+      let owesStart = stops && ((action === 'stop' && progress.sent) || action === 'start');
+      if (action === 'stop' && !progress.sent) {
+        this.watch.deadline = Date.now() + checked.timeouts.stop;
+        owesStart = await this.wasTaken('stop');
+      }
+      if (!owesStart || !progress.plan) return new CancelledFailure('The recovery was cancelled');
+      const end = await this.execute(progress.plan);
+      return new CancelledFailure(
+        end === 'reached'
+          ? 'The recovery was cancelled; the instance, which it had stopped, was started again'
+          : `The recovery was cancelled; the instance is ${describeState(this.watch.state)}`,
+      );
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      return new CancelledFailure(`The recovery was cancelled; starting the instance again failed: ${reason}`);
+    }
+  }
+
+  private skipped(plan: RecoveryPlan): RecoverInstanceResult {
+    if (plan.warning) {
+      this.watch.headline = `⚠ Skipped: ${plan.message}`;
+      log.warn(`Recovery skipped: ${plan.message}`, { serverId: this.checked.instanceId, reason: plan.reason });
+    } else {
+      this.watch.headline = `Skipped: ${plan.message}`;
+    }
+    return this.result('skipped', plan);
+  }
+
+  private result(outcome: RecoverInstanceResult['outcome'], plan: RecoveryPlan): RecoverInstanceResult {
+    const { progress, watch, checked } = this;
+    const { path, reason, message } = plan;
+    if (outcome === 'planned') this.watch.headline = `Dry run: ${path}, ${reason}. ${message}`;
+    if (outcome === 'recovered') this.watch.headline = `Recovered: ${message}`;
+    return {
+      instanceId: checked.instanceId,
+      outcome,
+      path,
+      reason,
+      message,
+      before: progress.before,
+      after: outcome === 'planned' ? null : (watch.lastLook?.state ?? null),
+      steps: progress.steps,
+    };
+  }
+
+  private get name(): string {
+    return `The instance ${this.checked.instanceId}`;
+  }
+
+  private goneFailure(step: RecoveryAction): ApplicationFailure {
+    return this.watch.failure('ServerNotFound', `${this.name} was deleted while it was recovered (${step}).`, step);
+  }
+
+  private errorFailure(step: RecoveryAction): ApplicationFailure {
+    const fault = this.watch.lastLook?.fault;
+    const words = fault ? `Nova's fault ${fault.code}: ${fault.message.trim()}` : 'Nova gave no fault.';
+    return this.watch.failure('InstanceRecoveryFailed', `${this.name} went to ERROR after ${step}. ${words}`, step);
+  }
+
+  private lateFailure(step: RecoveryAction | 'task', timeout: number): ApplicationFailure {
+    const { watch } = this;
+    const trouble = watch.trouble ? ` Nova could not be asked at the end: ${watch.trouble}` : '';
+    const what = step === 'task' ? 'was still busy, or could not be looked at,' : `did not get through ${step}`;
+    return watch.failure(
+      'InstanceRecoveryFailed',
+      `${this.name} ${what} within ${seconds(timeout)}; last seen: ${describeState(watch.state)}.${trouble}`,
+      step,
+    );
+  }
+
+  private keptChanging(): ApplicationFailure {
+    const { watch, refused } = this;
+    if (refused?.kind === 'refused') return watch.refusal(refused, this.lastStep);
+    return watch.failure(
+      'InstanceRecoveryFailed',
+      `${this.name} kept changing while it was recovered: decided ${DECISIONS + 1} times; ` +
+        `last seen: ${describeState(watch.state)}.`,
+      this.lastStep,
+    );
+  }
+
+  private get lastStep(): string {
+    return this.progress.steps.at(-1)?.action ?? 'task';
+  }
+
+  private async continueAsNewWhenLong(): Promise<void> {
+    if (this.isCancelling || !isHistoryLong()) return;
+    await condition(allHandlersFinished);
+    await continueAsNew<typeof RecoverInstanceWorkflow>(this.input, {
+      watch: this.watch.carry(),
+      progress: this.progress,
+    });
+  }
+}
+
+function lockedPlan(words: string): RecoveryPlan {
+  const message = `The instance is locked, and this service may not pass the lock: ${words}`;
+  return { kind: 'plan', path: 'none', reason: 'locked', message, warning: false, steps: [] };
+}
