@@ -20,6 +20,8 @@ export interface OwnedProcess {
   unref(): void;
 }
 
+const LAST_OUTPUT_MS = 1_000;
+
 const windows = process.platform === 'win32';
 
 /**
@@ -46,7 +48,11 @@ export function spawnOwned(command: string, args: string[], options: OwnedProces
 
   const ended = new Promise<string>((resolve, reject) => {
     child.once('error', reject);
-    child.once('exit', (code, signalName) => resolve(signalName ?? `exit code ${code}`));
+    child.once('exit', (code, signalName) => {
+      const how = signalName ?? `exit code ${code}`;
+      child.once('close', () => resolve(how)); // what it printed last has been read
+      setTimeout(() => resolve(how), LAST_OUTPUT_MS).unref(); // a grandchild may hold its output open
+    });
   }).finally(() => {
     process.off('exit', kill);
     watchdog?.kill('SIGKILL');

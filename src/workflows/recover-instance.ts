@@ -8,7 +8,8 @@ import {
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow';
-import { ApplicationFailure, CancelledFailure, type Duration } from '@temporalio/common';
+import type { ApplicationFailure} from '@temporalio/common';
+import { CancelledFailure, type Duration } from '@temporalio/common';
 import type { InstanceReading, Look } from '../activities';
 import { DEFAULT_POLLING, type Polling } from '../policy/polling';
 import {
