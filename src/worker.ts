@@ -200,21 +200,25 @@ async function poll(
   logger.info('drained, all polling has ended');
 }
 
-async function main(): Promise<void> {
+/**
+ * The whole worker process, its log and its signals included: until SIGINT or SIGTERM.
+ *
+ * @returns the exit code; whatever still holds the process open then has nothing left to do
+ */
+export async function workerProcess(env: NodeJS.ProcessEnv = process.env): Promise<number> {
   const logger = createLogger();
   const controller = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.on(signal, () => controller.abort());
   }
   try {
-    await runWorker(process.env, logger, controller.signal);
+    await runWorker(env, logger, controller.signal);
+    return 0;
   } catch (error) {
     const expected = error instanceof BadConfiguration || error instanceof NovaError;
     logger.fatal(expected ? {} : { err: error }, `the worker can't run: ${messageOf(error)}`);
-    process.exitCode = 1;
+    return 1;
   }
-  // Whatever still holds the process open has nothing left to do.
-  process.exit();
 }
 
-if (require.main === module) void main();
+if (require.main === module) void workerProcess().then((exitCode) => process.exit(exitCode));

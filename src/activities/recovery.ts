@@ -53,10 +53,14 @@ async function readActions(
   }
 }
 
+/** Nova keeps these times in whole seconds (DATETIME): an action may have begun up to this much later. */
+const WHOLE_SECOND = 999;
+
 function toRecordedAction(entry: NovaInstanceAction): RecordedAction {
+  const startTime = parseTime(entry.start_time);
   return {
     action: entry.action,
-    startTime: parseTime(entry.start_time),
+    startTime: startTime % 1000 === 0 ? startTime + WHOLE_SECOND : startTime,
     userId: entry.user_id,
     failed: entry.message === 'Error',
     requestId: entry.request_id,

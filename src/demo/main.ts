@@ -16,9 +16,18 @@ const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
 const show: Log = (line) => void process.stdout.write(`${line}\n`);
 
-/** @returns the exit code */
-async function main(): Promise<number> {
-  const options = parseOptions(process.argv.slice(2), process.env);
+/**
+ * The whole demo: its signals and what it says of errors included.
+ *
+ * @param args as after `npm run demo --`
+ * @returns the exit code; whatever still holds the process open then has nothing left to do
+ */
+export async function runDemo(args: string[]): Promise<number> {
+  return main(args).catch(report);
+}
+
+async function main(args: string[]): Promise<number> {
+  const options = parseOptions(args, process.env);
   if (options.help) {
     show(HELP);
     return 0;
@@ -143,7 +152,7 @@ function report(error: unknown): number {
   return usage ? 2 : 1;
 }
 
-// Whatever still holds the process open has nothing left to do.
-void main()
-  .catch(report)
-  .then((exitCode) => process.exit(exitCode));
+// `npm run demo | head`: nobody reads on
+process.stdout.on('error', () => process.exit(141));
+
+if (require.main === module) void runDemo(process.argv.slice(2)).then((exitCode) => process.exit(exitCode));

@@ -44,17 +44,25 @@ export function spawnOwned(command: string, args: string[], options: OwnedProces
   const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], ...options, detached: !windows });
   const watchdog = child.pid !== undefined && !windows ? watch(child.pid) : undefined;
   const kill = (): void => signal(child, 'SIGKILL');
-  process.on('exit', kill);
+  const endAtExit = (): void => {
+    kill();
+    watchdog?.kill('SIGKILL');
+  };
+  process.on('exit', endAtExit);
 
   const ended = new Promise<string>((resolve, reject) => {
     child.once('error', reject);
     child.once('exit', (code, signalName) => {
       const how = signalName ?? `exit code ${code}`;
-      child.once('close', () => resolve(how)); // what it printed last has been read
-      setTimeout(() => resolve(how), LAST_OUTPUT_MS).unref(); // a grandchild may hold its output open
+      // 'close' follows when what it printed last has been read; a grandchild may hold its output open
+      const timer = setTimeout(() => resolve(how), LAST_OUTPUT_MS);
+      child.once('close', () => {
+        clearTimeout(timer);
+        resolve(how);
+      });
     });
   }).finally(() => {
-    process.off('exit', kill);
+    process.off('exit', endAtExit);
     watchdog?.kill('SIGKILL');
   });
   ended.catch(() => undefined); // who wants to know awaits it

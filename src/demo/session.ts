@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Connection, type ConnectionOptions, type WorkflowHandle } from '@temporalio/client';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
 import { startCreateServer, type CreateServerResult } from '../client';
+import { workflowPage } from '../web-ui';
 import { realCloud, simulatedCloud, type DemoCloud } from './cloud';
 import type { DemoOptions } from './options';
 import type { OwnedProcess } from './owned-process';
@@ -80,8 +81,8 @@ export class DemoSession {
     const handle = await startCreateServer(this.client, input, { workflowId, taskQueue: this.taskQueue });
     const { uiUrl, namespace } = this.temporal;
     const { runId } = await handle.describe();
-    const page = `namespaces/${namespace}/workflows/${encodeURIComponent(workflowId)}/${runId}/history`;
-    const creation = { name, workflowId, link: uiUrl && `${uiUrl}/${page}`, handle, result: handle.result() };
+    const link = uiUrl && workflowPage(uiUrl, namespace, workflowId, runId);
+    const creation = { name, workflowId, link, handle, result: handle.result() };
     this.running.add(creation);
     creation.result
       .then(({ serverId }) => this.servers.add(serverId))
@@ -118,7 +119,9 @@ export class DemoSession {
   }
 
   private async startWorker(): Promise<void> {
-    const worker = await startWorker(this.workerEnv(), this.show);
+    const worker = await startWorker(this.workerEnv(), (line) => {
+      if (!this.ending) this.show(line); // what is cut short at the end is no news
+    });
     this.worker = worker;
     void worker.ended.then((how) => {
       if (this.worker === worker && !this.ending) this.onFailure(new Error(`the worker ended (${how})`));

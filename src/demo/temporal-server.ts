@@ -6,6 +6,7 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Connection, type ConnectionOptions } from '@temporalio/client';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
+import { findWebUi } from '../web-ui';
 import { spawnOwned, type OwnedProcess } from './owned-process';
 import { cached, cacheFolder, findCached, run, sdkDownload, sdkDownloadName, type Log } from './tool-cache';
 
@@ -177,21 +178,13 @@ async function runningServer(): Promise<TemporalServer> {
   });
   return {
     address,
-    uiUrl: await uiBeside(address),
+    uiUrl: await findWebUi(address),
     namespace: namespace ?? 'default',
     pid: undefined,
     cli: undefined,
     stop: () => Promise.resolve(),
     kill: () => undefined,
   };
-}
-
-/** A dev server has its Web UI 1,000 ports further on. */
-async function uiBeside(address: string): Promise<string | undefined> {
-  const { hostname, port } = new URL(`http://${address}`);
-  const url = `http://${hostname}:${Number(port) + 1000}`;
-  const answer = await fetch(url, { signal: AbortSignal.timeout(1_000) }).catch(() => undefined);
-  return answer?.ok ? url : undefined;
 }
 
 interface StartOptions extends TemporalServerOptions {

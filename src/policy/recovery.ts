@@ -52,7 +52,7 @@ export const DEFAULT_RECOVERY_POLICY: RecoveryPolicy = {
 export interface PastAction {
   /** 'stop', 'start', 'reboot', … */
   action: string;
-  /** Milliseconds since 1970. */
+  /** Milliseconds since 1970; the latest that Nova's whole seconds allow, so that one failure is not recovered twice. */
   startTime: number;
   /** Null for what Nova did by itself. */
   userId: string | null;

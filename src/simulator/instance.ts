@@ -332,7 +332,7 @@ export class Instance {
         if (!intoError) this.vmState = before;
         this.taskState = null;
         this.deleting = false;
-        this.log.finish(at, this.host);
+        this.log.finish(at, this.host, survives ? undefined : cause);
       },
     };
     return intoError ? [broken, end] : [end];

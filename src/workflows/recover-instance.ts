@@ -8,7 +8,7 @@ import {
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { ApplicationFailure} from '@temporalio/common';
+import type { ApplicationFailure } from '@temporalio/common';
 import { CancelledFailure, type Duration } from '@temporalio/common';
 import type { InstanceReading, Look } from '../activities';
 import { DEFAULT_POLLING, type Polling } from '../policy/polling';
@@ -145,7 +145,11 @@ export function checkRecoverInstanceInput(input: unknown): CheckedInput {
   const fields = checkObject(input, '', ['instanceId', 'notification', 'policy', 'timeouts', 'dryRun', 'polling']);
   const instanceId = required(checkString(fields.instanceId, 'instanceId'), 'instanceId');
   refuse(!UUID.test(instanceId), `instanceId must be a UUID, not "${instanceId.slice(0, 40)}".`);
-  const timeouts = checkObject(fields.timeouts ?? {}, 'timeouts', ['task', 'stop', 'start']);
+  const timeouts = checkObject(fields.timeouts === undefined ? {} : fields.timeouts, 'timeouts', [
+    'task',
+    'stop',
+    'start',
+  ]);
   return {
     instanceId,
     ...checkNotification(fields.notification),
@@ -220,6 +224,8 @@ export async function RecoverInstanceWorkflow(
   }
 }
 
+type Refusal = Extract<ActivityOutcome, { kind: 'refused' }>;
+
 /** How a step ended: its target is reached, or the state asks for another decision. */
 type StepEnd = 'reached' | 'again';
 
@@ -229,7 +235,7 @@ class InstanceRecovery {
   /** Nova's word that the instance is locked, before anything was changed. */
   private lockedBy: string | null = null;
   /** Nova's refusal that led to the last decision afresh. */
-  private refused: ActivityOutcome = null;
+  private refused: { action: RecoveryAction; refusal: Refusal } | null = null;
   private isCancelling = false;
 
   constructor(
@@ -416,7 +422,7 @@ class InstanceRecovery {
   }
 
   /** @returns Nova's 409 or 404, else null: it was taken */
-  private async send(action: RecoveryAction): Promise<Extract<ActivityOutcome, { kind: 'refused' }> | null> {
+  private async send(action: RecoveryAction): Promise<Refusal | null> {
     const { watch, progress, checked } = this;
     progress.vmState = watch.state?.vmState ?? null;
     for (;;) {
@@ -471,7 +477,7 @@ class InstanceRecovery {
   /** Nova answered 409 or 404. Only a look tells what that means (a 404 also comes in the first moments of BUILD). */
   private async afterRefusal(
     action: RecoveryAction,
-    refusal: Extract<ActivityOutcome, { kind: 'refused' }>,
+    refusal: Refusal,
   ): Promise<StepEnd> {
     const { watch, progress } = this;
     const reading = await this.read();
@@ -494,7 +500,7 @@ class InstanceRecovery {
       this.lockedBy = refusal.message;
       return 'again';
     }
-    this.refused = refusal;
+    this.refused = { action, refusal };
     return 'again';
   }
 
@@ -645,7 +651,7 @@ class InstanceRecovery {
 
   private keptChanging(): ApplicationFailure {
     const { watch, refused } = this;
-    if (refused?.kind === 'refused') return watch.refusal(refused, this.lastStep);
+    if (refused) return watch.refusal(refused.refusal, refused.action);
     return watch.failure(
       'InstanceRecoveryFailed',
       `${this.name} kept changing while it was recovered: decided ${DECISIONS + 1} times; ` +

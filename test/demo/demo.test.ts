@@ -1,12 +1,15 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import path from 'node:path';
 import { Connection } from '@temporalio/client';
 import { SimulatedCloud } from '../../src/simulator';
-import { built } from '../support/built';
 import { endsWithin, isRunning } from '../support/processes';
 import { connect, type TestTemporal } from '../support/temporal';
 
-/** A demo in a process of its own, as `npm run demo` starts it after the build. */
+/** `npm test` builds it first. */
+const main = path.join(__dirname, '../../lib/demo/main.js');
+
+/** A demo in a process of its own, as `npm run demo` starts it. */
 class Demo {
   output = '';
   readonly child: ChildProcess;
@@ -16,7 +19,7 @@ class Demo {
     const inherited = Object.entries(process.env).filter(
       ([name]) => !/^(TEMPORAL_(ADDRESS|NAMESPACE)$|OS_)/.test(name),
     );
-    this.child = spawn(process.execPath, [`${lib}/demo/main.js`, ...args], {
+    this.child = spawn(process.execPath, [main, ...args], {
       env: { ...Object.fromEntries(inherited), ...env },
     });
     this.child.stdout!.on('data', (chunk: Buffer) => (this.output += chunk.toString()));
@@ -58,14 +61,12 @@ async function answers(address: string): Promise<boolean> {
   return connection !== undefined;
 }
 
-let lib: string;
 let temporal: TestTemporal;
 const running = new Set<Demo>();
 
 beforeAll(async () => {
-  lib = await built();
   temporal = await connect();
-}, 180_000);
+});
 
 afterAll(() => temporal.close());
 

@@ -38,6 +38,13 @@ export class TestBed {
     return bed;
   }
 
+  /** Another worker on the same cloud, as another user and on a task queue of its own. End it with `stopWorkers`. */
+  async beside(user: 'admin' | 'demo'): Promise<TestBed> {
+    const bed = new TestBed(this.temporal, this.cloud);
+    await bed.addWorker(user);
+    return bed;
+  }
+
   get client(): Client {
     return this.temporal.client;
   }

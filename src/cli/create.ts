@@ -1,0 +1,71 @@
+/** `temporal-nova create` */
+import { randomBytes } from 'node:crypto';
+import type { Duration } from '@temporalio/common';
+import { startCreateServer, type CreateServerInput, type CreateServerResult } from '../client';
+import { checkCreateServerInput } from '../workflows/create-server';
+import { chooseServer } from './cloud';
+import { EXIT, UsageError } from './errors';
+import { checked, checkUnit, toRecord } from './input';
+import { Output } from './output';
+import { run, type CommonOptions } from './run';
+import { withTemporal } from './temporal';
+
+export interface CreateOptions extends CommonOptions {
+  name: string;
+  flavor: string;
+  image: string;
+  network: string[];
+  timeout?: string;
+  attempts?: string;
+  onFailure?: string;
+  metadata: string[];
+  workflowId?: string;
+}
+
+/** @returns the exit code */
+export async function create(options: CreateOptions): Promise<number> {
+  const { name, flavor, image, network: networks, taskQueue, wait = false, json = false } = options;
+  const output = new Output(json);
+  for (const key of ['name', 'flavor', 'image', 'workflowId', 'taskQueue'] as const) {
+    if (options[key] === '') throw new UsageError(`--${key.replace(/[A-Z]/g, '-$&').toLowerCase()} is empty`);
+  }
+  const settings = settingsOf(options);
+  const metadata = toRecord('--metadata', options.metadata);
+  checked(checkCreateServerInput, { server: { name }, ...settings });
+  const input: CreateServerInput = {
+    server: {
+      name,
+      ...(await chooseServer({ flavor, image, networks })),
+      ...(options.metadata.length > 0 && { metadata }),
+    },
+    ...settings,
+  };
+  const workflowId = options.workflowId ?? `create-${name.replace(/\s+/g, '-')}-${randomBytes(3).toString('hex')}`;
+  return withTemporal(taskQueue, async (temporal) => {
+    const handle = await startCreateServer(temporal.client, input, { workflowId, taskQueue: temporal.taskQueue });
+    return run(temporal, output, { handle, runId: handle.firstExecutionRunId }, wait, (result) => tell(output, result));
+  });
+}
+
+function settingsOf({ timeout, attempts, onFailure }: CreateOptions): Omit<CreateServerInput, 'server'> {
+  checkUnit('--timeout', timeout);
+  return {
+    ...(timeout !== undefined && { timeout: timeout as Duration }),
+    ...(attempts !== undefined && { attempts: Number(attempts) }),
+    ...(onFailure !== undefined && { onFailure: onFailure as CreateServerInput['onFailure'] }),
+  };
+}
+
+function tell(output: Output, { serverId, name, status, host, addresses, attempts }: CreateServerResult): number {
+  const networks = Object.entries(addresses).map(([network, list]) =>
+    [network, ...list.map(({ addr }) => addr)].join(' '),
+  );
+  output.say(
+    'Created',
+    `server ${name} is ${status}${attempts > 1 ? ` after ${attempts} attempts` : ''}`,
+    `id ${serverId}`,
+    host !== null && `host ${host}`,
+    `addresses ${networks.join(', ') || 'none'}`,
+  );
+  return EXIT.done;
+}

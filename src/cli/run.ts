@@ -1,0 +1,69 @@
+/** What `create` and `recover` have in common once the workflow is started: say so, wait, tell how it ended. */
+import type { WorkflowHandle } from '@temporalio/client';
+import { EXIT } from './errors';
+import { follow } from './follow';
+import type { Output } from './output';
+import type { Temporal } from './temporal';
+
+export interface CommonOptions {
+  taskQueue?: string;
+  wait?: boolean;
+  json?: boolean;
+}
+
+export interface Started<R> {
+  handle: Pick<WorkflowHandle, 'query'> & { workflowId: string; result(): Promise<R> };
+  runId: string;
+  /** More for the document of `--json`. */
+  more?: Record<string, unknown>;
+}
+
+/** @returns the exit code */
+export async function run<R>(
+  temporal: Temporal,
+  output: Output,
+  { handle, runId, more }: Started<R>,
+  wait: boolean,
+  tell: (result: R) => number,
+): Promise<number> {
+  const { workflowId } = handle;
+  const webUi = await temporal.page(workflowId, runId);
+  const { namespace, taskQueue } = temporal;
+  const document = { workflowId, runId, namespace, taskQueue, webUi: webUi ?? null, ...more };
+  output.say('Workflow', workflowId, webUi);
+  if (!wait) {
+    output.say('Started', `temporal-nova status ${quoted(workflowId)} shows how it goes`);
+    output.document({ ...document, status: 'started' });
+    return EXIT.done;
+  }
+
+  const live = await output.live();
+  const interrupted = new AbortController();
+  const interrupt = () => interrupted.abort();
+  process.once('SIGINT', interrupt); // a second one ends this process at once
+  const outcome = await follow(temporal, handle, live, interrupted.signal).finally(() => {
+    live.end();
+    process.off('SIGINT', interrupt);
+  });
+  switch (outcome.kind) {
+    case 'completed':
+      output.document({ ...document, status: 'completed', result: outcome.result });
+      return tell(outcome.result);
+    case 'failed':
+      output.document({ ...document, status: 'failed', failure: outcome.failure });
+      output.warn(`Failed     ${outcome.failure.type}: ${outcome.failure.message}`);
+      return EXIT.failed;
+    case 'interrupted':
+      output.document({ ...document, status: 'running' });
+      output.warn(
+        `The workflow goes on without this command. "temporal-nova status ${quoted(workflowId)}" shows how it stands, ` +
+          `"temporal workflow cancel --workflow-id ${quoted(workflowId)}" ends it.`,
+      );
+      return EXIT.interrupted;
+  }
+}
+
+/** As a shell takes it. */
+function quoted(id: string): string {
+  return /^[\w.:@/-]+$/.test(id) ? id : `'${id.replaceAll("'", `'\\''`)}'`;
+}
