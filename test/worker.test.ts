@@ -1,6 +1,6 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { startCreateServer } from '../src/client';
+import { startCreateServer, startRecoverInstance } from '../src/client';
 import { SimulatedCloud } from '../src/simulator';
 import { eventually, FAST, serverIdOf } from './support/bed';
 import { connect, uniqueTaskQueue, type TestTemporal } from './support/temporal';
@@ -74,6 +74,42 @@ describe('a worker killed by SIGKILL', () => {
     // The heartbeat timeout of a young watch is 5 s, the sticky queue's 1 s.
     expect(Date.now() - active).toBeLessThan(10_000);
     expect(cloud.servers()).toHaveLength(1);
+  });
+});
+
+describe('a worker killed by SIGKILL in the middle of a recovery: one stop, one start, recovered', () => {
+  const actions = (id: string) => cloud.server(id).actions.map(({ action }) => action);
+
+  async function recovery(kill: (id: string) => Promise<unknown>): Promise<void> {
+    cloud.setTimes({ buildSeconds: 0, actionSeconds: 2 });
+    const first = await polling();
+    const { serverId } = await (await create()).result();
+    const handle = await startRecoverInstance(
+      temporal.client,
+      { instanceId: serverId, polling: FAST },
+      { taskQueue: env.TEMPORAL_TASK_QUEUE },
+    );
+    await kill(serverId);
+    first.kill('SIGKILL');
+    await polling();
+    expect(await handle.result()).toMatchObject({ outcome: 'recovered', path: 'stop-start' });
+    expect(actions(serverId)).toEqual(['create', 'stop', 'start']);
+    expect(cloud.server(serverId)).toMatchObject({ vmState: 'active', taskState: null });
+  }
+
+  const lost = (key: string) =>
+    cloud.inject({ method: 'POST', match: ({ body }) => body.includes(key), carriedOut: true, hang: true });
+
+  test('when the stop was sent, and its answer never came', async () => {
+    const stop = lost('os-stop');
+    await recovery(() => eventually(() => stop.hits === 1));
+  });
+
+  test('when the stop was done', () => recovery((id) => eventually(() => cloud.server(id).vmState === 'stopped')));
+
+  test('when the start was sent, and its answer never came', async () => {
+    const start = lost('os-start');
+    await recovery(() => eventually(() => start.hits === 1));
   });
 });
 

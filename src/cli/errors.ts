@@ -1,5 +1,5 @@
 /** What goes wrong, as one line for a person, and the exit code that goes with it. */
-import { NovaError } from '../nova';
+import { NovaError } from '../nova/errors';
 
 /** Documented in docs/command-line.md. */
 export const EXIT = { done: 0, failed: 1, usage: 2, skipped: 3, interrupted: 130 } as const;

@@ -34,8 +34,10 @@ export async function follow<T>(
 ): Promise<Outcome<T>> {
   const view = new View(live);
   let outcome: Outcome<T> | undefined;
-  const ended = Promise.race([outcomeOf(handle, (why) => view.note(`Temporal can't be reached: ${why}`)), aborted(signal)])
-    .then((end) => (outcome = end));
+  const ended = Promise.race([
+    outcomeOf(handle, (why) => view.note(`Temporal can't be reached: ${why}`)),
+    aborted(signal),
+  ]).then((end) => (outcome = end));
   ended.catch(() => undefined); // rethrown below
 
   let answeredAt = Date.now();
@@ -92,7 +94,9 @@ function toFailure({ cause, message }: WorkflowFailedError): Failure {
 }
 
 function aborted(signal: AbortSignal): Promise<{ kind: 'interrupted' }> {
-  return new Promise((resolve) => signal.addEventListener('abort', () => resolve({ kind: 'interrupted' }), { once: true }));
+  return new Promise((resolve) =>
+    signal.addEventListener('abort', () => resolve({ kind: 'interrupted' }), { once: true }),
+  );
 }
 
 async function whySilent(temporal: Temporal): Promise<string> {

@@ -1,5 +1,4 @@
 /** What a command prints: text for a person, or with `--json` one document on standard output and the text beside it. */
-import type { Ora } from 'ora';
 
 /** Width of the labels at the beginning of lines. */
 const LABEL = 11;
@@ -49,7 +48,7 @@ export class Output {
   private async spinner(): Promise<Live> {
     const { default: ora } = await import('ora');
     // Standard input is left alone, so that Ctrl-C reaches this process as a signal.
-    const spinner: Ora = ora({ stream: this.text, discardStdin: false, isEnabled: true }).start();
+    const spinner = ora({ stream: this.text, discardStdin: false, isEnabled: true }).start();
     return {
       now: (text) => (spinner.text = text),
       change: () => undefined,

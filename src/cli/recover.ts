@@ -86,24 +86,25 @@ async function runningRecovery(temporal: Temporal, instanceId: string) {
   }
 }
 
-const OUTCOMES: Record<RecoverInstanceResult['outcome'], { label: string; exitCode: number }> = {
-  recovered: { label: 'Recovered', exitCode: EXIT.done },
-  planned: { label: 'Planned', exitCode: EXIT.done },
-  skipped: { label: 'Skipped', exitCode: EXIT.skipped },
-};
-
 function tell(output: Output, result: RecoverInstanceResult): number {
-  const { outcome, path, reason, message, before, after, steps } = result;
-  const { label, exitCode } = OUTCOMES[outcome];
-  const taken = steps.map(({ action, at, note }) => `${action} ${clock(new Date(at))}${note ? ` (${note})` : ''}`);
-  output.say(
-    label,
-    message,
-    `path ${path}, reason ${reason}`,
-    taken.length > 0 && `steps ${taken.join(', ')}`,
-    `before ${shown(before)}${outcome === 'planned' ? '' : `, after ${shown(after)}`}`,
+  const { outcome, path, reason, message, before, after } = result;
+  const steps = result.steps.map(
+    ({ action, at, note }) => `${action} ${clock(new Date(at))}${note ? ` (${note})` : ''}`,
   );
-  return exitCode;
+  const decision = `path ${path}, reason ${reason}`;
+  const states = `before ${shown(before)}, after ${shown(after)}`;
+  switch (outcome) {
+    case 'recovered':
+      output.say('Recovered', message, decision, `steps ${steps.join(', ') || 'none were needed'}`, states);
+      return EXIT.done;
+    case 'skipped':
+      output.say('Skipped', message, decision, states);
+      return EXIT.skipped;
+    case 'planned':
+      // The message is that of a recovery that has taken place.
+      output.say('Planned', decision, `now ${shown(before)}; nothing was changed`, `a recovery would say: ${message}`);
+      return EXIT.done;
+  }
 }
 
 function shown(state: ServerState | null): string {
