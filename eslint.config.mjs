@@ -6,7 +6,11 @@ const forWorkflows = {
   patterns: [
     { group: ['axios', 'node:*', 'fs', 'path', 'crypto', 'http', 'https'], message: 'Workflow code does no I/O.' },
     { group: ['**/nova/*', '**/simulator/*'], allowTypeImports: true, message: 'Workflow code takes types only.' },
-    { group: ['**/activities', '**/activities/*'], allowTypeImports: true, message: 'Activities are imported as types.' },
+    {
+      group: ['**/activities', '**/activities/*'],
+      allowTypeImports: true,
+      message: 'Activities are imported as types.',
+    },
     {
       group: ['@temporalio/*', '!@temporalio/workflow', '!@temporalio/common', '!@temporalio/common/*'],
       allowTypeImports: true,
@@ -55,6 +59,14 @@ export default tseslint.config(
   },
   {
     files: ['**/*.{js,mjs,cjs}'],
-    languageOptions: { globals: { module: 'writable', require: 'readonly', process: 'readonly', __dirname: 'readonly', console: 'readonly' } },
+    languageOptions: {
+      globals: {
+        module: 'writable',
+        require: 'readonly',
+        process: 'readonly',
+        __dirname: 'readonly',
+        console: 'readonly',
+      },
+    },
   },
 );

@@ -1,7 +1,7 @@
 // Part of `npm run build`: bundles the workflow code once, so that a worker need not do it at each start.
 import { createRequire } from 'node:module';
 import { writeFile } from 'node:fs/promises';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, URL } from 'node:url';
 
 const require = createRequire(import.meta.url);
 const { bundleWorkflowCode, DefaultLogger } = require('@temporalio/worker');

@@ -11,12 +11,12 @@ import { EXIT, explain } from './cli/errors';
 import type { RecoverOptions } from './cli/recover';
 import type { StatusOptions } from './cli/status';
 
-const collect = (value: string, before: string[]): string[] => [...before, value];
+const collect = (value: string, before: string[] = []): string[] => [...before, value];
 
 const taskQueue = () => new Option('--task-queue <name>', 'default: TEMPORAL_TASK_QUEUE, else nova');
 const json = () => new Option('--json', 'print one JSON document on standard output, and everything else beside it');
 const repeated = (flags: string, description: string) =>
-  new Option(flags, `${description}; repeatable`).argParser(collect).default([], 'none');
+  new Option(flags, `${description}; repeatable`).argParser(collect);
 
 /** Runs a command that resolves to its exit code. */
 type Run = (command: Promise<number>) => Promise<void>;
@@ -166,11 +166,13 @@ async function main(args: string[]): Promise<number> {
     return exitCode;
   } catch (error) {
     // Commander has said it already, and ends with 0 after --help and --version.
-    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
-    const { message, exitCode: failed } = explain(error);
-    process.stderr.write(`temporal-nova: ${message}\n`);
-    if (args.includes('--json'))
+    const said = error instanceof CommanderError;
+    if (said && error.exitCode === 0) return EXIT.done;
+    const { message, exitCode: failed } = said ? { message: error.message, exitCode: EXIT.usage } : explain(error);
+    if (!said) process.stderr.write(`temporal-nova: ${message}\n`);
+    if (args.includes('--json')) {
       process.stdout.write(`${JSON.stringify({ status: 'failed', error: message }, null, 2)}\n`);
+    }
     return failed;
   }
 }

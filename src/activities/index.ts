@@ -1,4 +1,5 @@
 /** The activities of a worker: one Nova call or one watch each, typed failures, no decision about what comes next. */
+import { setMaxListeners } from 'node:events';
 import { Context } from '@temporalio/activity';
 import { NovaError, type ComputeClient } from '../nova';
 import { createServer, findServer, type CreatedServer, type CreateServerRequest, type Creation } from './creation';
@@ -54,6 +55,7 @@ export function createNovaActivities({
   compute,
   shutdownSignal = new AbortController().signal,
 }: NovaActivitiesOptions): NovaActivities {
+  setMaxListeners(0, shutdownSignal); // one for each watch
   return {
     novaCreateServer: (request) => {
       const { info } = Context.current();

@@ -4,8 +4,8 @@ import type { Duration } from '@temporalio/common';
 import { startCreateServer, type CreateServerInput, type CreateServerResult } from '../client';
 import { checkCreateServerInput } from '../workflows/create-server';
 import { chooseServer } from './cloud';
-import { EXIT, UsageError } from './errors';
-import { checked, checkUnit, toRecord } from './input';
+import { EXIT } from './errors';
+import { checked, checkNotEmpty, checkUnit, toRecord } from './input';
 import { Output } from './output';
 import { run, type CommonOptions } from './run';
 import { withTemporal } from './temporal';
@@ -18,7 +18,7 @@ export interface CreateOptions extends CommonOptions {
   timeout?: string;
   attempts?: string;
   onFailure?: string;
-  metadata: string[];
+  metadata?: string[];
   workflowId?: string;
 }
 
@@ -26,20 +26,12 @@ export interface CreateOptions extends CommonOptions {
 export async function create(options: CreateOptions): Promise<number> {
   const { name, flavor, image, network: networks, taskQueue, wait = false, json = false } = options;
   const output = new Output(json);
-  for (const key of ['name', 'flavor', 'image', 'workflowId', 'taskQueue'] as const) {
-    if (options[key] === '') throw new UsageError(`--${key.replace(/[A-Z]/g, '-$&').toLowerCase()} is empty`);
-  }
+  checkNotEmpty({ name, flavor, image, network: networks, workflowId: options.workflowId });
   const settings = settingsOf(options);
-  const metadata = toRecord('--metadata', options.metadata);
+  const metadata = options.metadata && toRecord('--metadata', options.metadata);
   checked(checkCreateServerInput, { server: { name }, ...settings });
-  const input: CreateServerInput = {
-    server: {
-      name,
-      ...(await chooseServer({ flavor, image, networks })),
-      ...(options.metadata.length > 0 && { metadata }),
-    },
-    ...settings,
-  };
+  const chosen = await chooseServer({ flavor, image, networks });
+  const input: CreateServerInput = { server: { name, ...chosen, ...(metadata && { metadata }) }, ...settings };
   const workflowId = options.workflowId ?? `create-${name.replace(/\s+/g, '-')}-${randomBytes(3).toString('hex')}`;
   return withTemporal(taskQueue, async (temporal) => {
     const handle = await startCreateServer(temporal.client, input, { workflowId, taskQueue: temporal.taskQueue });

@@ -122,7 +122,9 @@ class View {
   }
 
   show(progress: Progress): void {
-    const { phase, state, observations } = progress;
+    const { state, observations } = progress;
+    // What was seen last was seen before it was done; the result tells the rest.
+    const phase = progress.phase === 'done' ? this.phase : progress.phase;
     const fresh = observations.filter(({ at }) => at > this.newest);
     for (const observation of fresh) this.change(phase, observation, new Date(observation.at));
     if (fresh.length === 0 && phase !== this.phase) this.change(phase, state, new Date());

@@ -30,3 +30,11 @@ export function checked<T>(check: (input: unknown) => unknown, input: T): T {
     throw new UsageError(error.message.replace(/^Invalid input: /, ''));
   }
 }
+
+/** By the options' names in camel case. */
+export function checkNotEmpty(options: Record<string, string | string[] | undefined>): void {
+  for (const [name, value] of Object.entries(options)) {
+    if (![value].flat().includes('')) continue;
+    throw new UsageError(`--${name.replace(/[A-Z]/g, '-$&').toLowerCase()} is empty`);
+  }
+}

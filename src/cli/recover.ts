@@ -18,7 +18,7 @@ import { run, type CommonOptions } from './run';
 import { withTemporal, type Temporal } from './temporal';
 
 export interface RecoverOptions extends CommonOptions {
-  policy: string[];
+  policy?: string[];
   dryRun?: boolean;
   event?: string;
   generatedTime?: string;
@@ -68,8 +68,8 @@ function notificationOf({ event, generatedTime, host }: RecoverOptions): Recover
 
 const BOOLEANS: Record<string, boolean> = { true: true, false: false };
 
-function policyOf(pairs: string[]): Partial<RecoveryPolicy> | undefined {
-  if (pairs.length === 0) return undefined;
+function policyOf(pairs: string[] | undefined): Partial<RecoveryPolicy> | undefined {
+  if (!pairs) return undefined;
   const policy: Record<string, unknown> = toRecord('--policy', pairs);
   const { requireHaEnabled } = policy;
   if (typeof requireHaEnabled === 'string') policy.requireHaEnabled = BOOLEANS[requireHaEnabled] ?? requireHaEnabled;

@@ -49,9 +49,13 @@ export async function status(id: string, { json = false }: StatusOptions): Promi
     : { workflow: await ofWorkflow(id, notes), server: null };
   if (workflow) tellWorkflow(output, workflow);
   if (server) tellServer(output, server);
-  for (const note of notes) output.say('Note', note);
+  const found = workflow !== null || server !== null;
+  for (const note of notes) {
+    if (found) output.say('Note', note);
+    else output.warn(`temporal-nova: ${note}`);
+  }
   output.document({ workflow, server: server && { ...server.server, instanceActions: server.actions }, notes });
-  return workflow || server ? EXIT.done : EXIT.failed;
+  return found ? EXIT.done : EXIT.failed;
 }
 
 async function ofWorkflow(id: string, notes: string[]): Promise<WorkflowView | null> {

@@ -75,7 +75,16 @@ export interface SimulatedAction {
   message: string | null;
 }
 
-/** Keystone, Nova and a little of Glance and Neutron over HTTP on one port of this machine. */
+/**
+ * Keystone, Nova and a little of Glance and Neutron over HTTP on one port of this machine. Users and projects: `admin`
+ * and `demo`. A server's metadata makes its hypervisor slow or faulty, for the operations `spawn`, `power_off`,
+ * `power_on`, `reboot`, `rescue` and `destroy`:
+ *
+ * - `anchor_<operation>_seconds`: it takes that long, 600 at most
+ * - `anchor_<operation>` = `fail`: it fails once its time is over
+ * - `anchor_spawn` = `abort`: ERROR at once; `reschedule`: tried on the other host first
+ * - `anchor_power` = `shutdown`: the guest stops by itself as soon as it runs
+ */
 export class SimulatedCloud {
   /** All that was asked, oldest first; the newest 100,000. */
   readonly requests: readonly RecordedRequest[];

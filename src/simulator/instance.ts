@@ -343,15 +343,30 @@ export class Instance {
     return { code: 400, message: `Instance ${this.id} cannot be rescued: Driver Error: ${cause}`, created };
   }
 
-  /** os-resetState: only the database is written, whatever is under way. */
+  /** os-resetState: only the database is written, whatever is under way. A spawn goes on, and ends badly. */
   resetState(vmState: 'active' | 'error', now: number, requestId: string, caller: Caller): void {
-    if (this.vmState === 'building') this.host = null;
+    const spawn = this.taskState === 'spawning' ? this.timeline.last : undefined;
     this.deleting = false;
     this.vmState = vmState;
     this.taskState = null;
     this.plan(now);
     this.log.begin('resetState', requestId, caller, now, null, null);
     this.log.finish(now, null);
+    if (spawn === undefined) return;
+    this.plan(now, [spawn]);
+    this.afterSpawn = (at) => this.loseSpawn(at);
+  }
+
+  /** The host finds its task_state gone: ACTIVE for a moment, then ERROR and no host (measured on Nova 26). */
+  private loseSpawn(now: number): void {
+    this.apply({ vmState: 'active', powerState: POWER.RUNNING });
+    this.markLaunched(now);
+    const message = `Conflict updating instance ${this.id}. Expected: {'task_state': ['spawning']}. Actual: {'task_state': None}`;
+    const conflict = (at: number): void => {
+      this.apply({ vmState: 'error', host: null });
+      this.fault = { code: 500, message, created: at };
+    };
+    this.plan(now, [{ at: now + this.around.actionMs, pass: conflict }]);
   }
 
   lock(by: 'owner' | 'admin', reason: string | null, now: number, requestId: string, caller: Caller): void {
@@ -406,7 +421,6 @@ export class Instance {
   /** The host's lock on the instance makes a deletion wait for the spawn, and then ACTIVE shows for a moment. */
   private planDeleteAfterSpawn(now: number): void {
     const spawned = this.timeline.last;
-    this.host = null;
     this.plan(now, spawned === undefined ? [] : [spawned]);
     this.afterSpawn = (at) => {
       this.apply({ vmState: 'active', taskState: null, powerState: POWER.RUNNING });

@@ -475,10 +475,7 @@ class InstanceRecovery {
   }
 
   /** Nova answered 409 or 404. Only a look tells what that means (a 404 also comes in the first moments of BUILD). */
-  private async afterRefusal(
-    action: RecoveryAction,
-    refusal: Refusal,
-  ): Promise<StepEnd> {
+  private async afterRefusal(action: RecoveryAction, refusal: Refusal): Promise<StepEnd> {
     const { watch, progress } = this;
     const reading = await this.read();
     if (reading === 'deadline') throw watch.refusal(refusal, action);

@@ -338,9 +338,7 @@ export class CloudUnderTest {
       const id = await this.create({ metadata: { anchor_spawn: 'abort' } });
       return (await this.settled(id)).status === 'ERROR';
     })();
-    return (
-      (await this.anchor) || skipped('its hypervisor takes no faults from metadata (anchor_driver.AnchorDriver does)')
-    );
+    return (await this.anchor) || skipped('its hypervisor does not read `anchor_...` from metadata');
   }
 }
 
