@@ -149,7 +149,7 @@ async function main(names: string[]): Promise<void> {
       ).entries()) {
         const history = await client.workflow.getHandle(name, runId).fetchHistory();
         const file = path.join(folder, `${name}${run === 0 ? '' : `.${run + 1}`}.json`);
-        await writeFile(file, `${JSON.stringify(JSON.parse(historyToJSON(history)), null, 1)}\n`);
+        await writeFile(file, `${JSON.stringify(JSON.parse(historyToJSON(history)), withoutStacks, 1)}\n`);
         console.log(`${path.basename(file)}: ${history.events?.length} events`);
       }
     }
@@ -163,6 +163,11 @@ async function main(names: string[]): Promise<void> {
     await cloud.stop();
     await server.stop();
   }
+}
+
+/** Stack traces name folders of the machine that recorded them. */
+function withoutStacks(key: string, value: unknown): unknown {
+  return key === 'stackTrace' ? '' : value;
 }
 
 /** The runs of a workflow, oldest first. */

@@ -27,6 +27,7 @@ function program(run: Run): Command {
     .description('Durable OpenStack Nova workflows for Temporal, from a shell')
     .version(version)
     .enablePositionalOptions()
+    .configureOutput({ outputError: (text, write) => write(`temporal-nova: ${text.replace(/^error: /, '')}`) })
     .showHelpAfterError('(--help lists what there is)')
     .exitOverride()
     .addHelpText('after', SETTINGS);
@@ -168,7 +169,9 @@ async function main(args: string[]): Promise<number> {
     // Commander has said it already, and ends with 0 after --help and --version.
     const said = error instanceof CommanderError;
     if (said && error.exitCode === 0) return EXIT.done;
-    const { message, exitCode: failed } = said ? { message: error.message, exitCode: EXIT.usage } : explain(error);
+    const { message, exitCode: failed } = said
+      ? { message: error.message.replace(/^error: /, ''), exitCode: EXIT.usage }
+      : explain(error);
     if (!said) process.stderr.write(`temporal-nova: ${message}\n`);
     if (args.includes('--json')) {
       process.stdout.write(`${JSON.stringify({ status: 'failed', error: message }, null, 2)}\n`);

@@ -99,10 +99,14 @@ export async function createServer(compute: ComputeClient, request: CreateServer
     if (cancellationSignal.aborted) throw new CancelledFailure('cancelled before the server was asked for');
     checkDeadline();
     // No signal: a POST under way is waited for, also when the workflow is cancelled, so that its server is known.
-    const { id } = await compute.createServer(request.server, {
-      tags: [creationTag(request.creation)],
-      schedulerHints: request.schedulerHints,
+    const posted = await post(compute, request).catch(async (error: unknown) => {
+      // A refusal of a repeated POST, for quota for example, can come of the first one having been carried out late.
+      const server = mayExist && isRefusal(error) && (await findServer(compute, request.creation));
+      if (!server) throw error;
+      return server;
     });
+    if (typeof posted !== 'string') return { serverId: posted.id, adopted: true, look: toLook(posted) };
+    const id = posted;
     if (mayExist) await refuseSecondServer(compute, request.creation);
     return { serverId: id, adopted: false, look: await firstLook(compute, id, cancellationSignal) };
   };
@@ -113,6 +117,17 @@ export async function createServer(compute: ComputeClient, request: CreateServer
     if (error instanceof NovaError) context.heartbeat(error.message);
     throw error;
   }
+}
+
+async function post(
+  compute: ComputeClient,
+  { creation, server, schedulerHints }: CreateServerRequest,
+): Promise<string> {
+  return (await compute.createServer(server, { tags: [creationTag(creation)], schedulerHints })).id;
+}
+
+function isRefusal(error: unknown): boolean {
+  return error instanceof NovaError && !error.retryable;
 }
 
 /** After a repeated POST: should the first one have been carried out after all, say so instead of losing its server. */

@@ -25,10 +25,14 @@ export type Outcome<T> =
 
 type Followed<T> = Pick<WorkflowHandle, 'query'> & { workflowId: string; result(): Promise<T> };
 
-/** @param signal aborted when a person has seen enough */
+/**
+ * @param taskQueue the workflow's
+ * @param signal aborted when a person has seen enough
+ */
 export async function follow<T>(
   temporal: Temporal,
   handle: Followed<T>,
+  taskQueue: string,
   live: Live,
   signal: AbortSignal,
 ): Promise<Outcome<T>> {
@@ -49,7 +53,7 @@ export async function follow<T>(
       answeredAt = Date.now();
       view.show(progress);
     } else if (Date.now() - answeredAt > SILENT_FOR_MS) {
-      view.note(await whySilent(temporal));
+      view.note(await whySilent(temporal, taskQueue));
     }
     await Promise.race([ended, sleep(LOOK_EVERY_MS)]);
   }
@@ -99,11 +103,11 @@ function aborted(signal: AbortSignal): Promise<{ kind: 'interrupted' }> {
   );
 }
 
-async function whySilent(temporal: Temporal): Promise<string> {
+async function whySilent(temporal: Temporal, taskQueue: string): Promise<string> {
   try {
-    const last = await temporal.within(ANSWER_WITHIN_MS, () => temporal.lastPoll(temporal.taskQueue));
-    if (!last) return `waiting, but ${noWorker(temporal.taskQueue)}`;
-    return `no worker has answered yet; one polled the task queue "${temporal.taskQueue}" ${since(last)} ago`;
+    const last = await temporal.within(ANSWER_WITHIN_MS, () => temporal.lastPoll(taskQueue));
+    if (!last) return `waiting, but ${noWorker(taskQueue)}`;
+    return `no worker has answered yet; one polled the task queue "${taskQueue}" ${since(last)} ago`;
   } catch (error) {
     return `Temporal can't be asked: ${firstLine(error)}`;
   }
@@ -113,7 +117,7 @@ async function whySilent(temporal: Temporal): Promise<string> {
 class View {
   private phase = '';
   private newest = '';
-  private noted = '';
+  private readonly noted = new Set<string>();
 
   constructor(private readonly live: Live) {}
 
@@ -130,15 +134,15 @@ class View {
     if (fresh.length === 0 && phase !== this.phase) this.change(phase, state, new Date());
     this.phase = phase;
     this.newest = observations.at(-1)?.at ?? '';
-    this.noted = '';
+    this.noted.clear();
     this.live.now(standing(progress));
   }
 
   /** The same again and again is said once. */
   note(text: string): void {
     const kind = text.replace(/\d+(\.\d+)?/g, '0');
-    if (kind !== this.noted) this.live.note(text);
-    this.noted = kind;
+    if (!this.noted.has(kind)) this.live.note(text);
+    this.noted.add(kind);
   }
 
   private change(phase: string, state: ServerState | null, at: Date): void {
@@ -148,10 +152,11 @@ class View {
 
 /** 'waiting: BUILD/spawning since 12 s, until 14:05:00Z' */
 export function standing({ phase, state, observations, deadline }: Progress): string {
+  if (!state) return `${phase}: the server was not seen yet`;
+  if (phase === 'done') return `done; last seen ${describeState(state)}`;
   const seen = observations.at(-1);
-  const what = state ? describeState(state) : 'the server was not seen yet';
-  const sinceWhen = state && seen ? ` since ${since(new Date(seen.at))}` : '';
-  return `${phase}: ${what}${sinceWhen}${deadline && phase !== 'done' ? `, until ${clock(new Date(deadline))}` : ''}`;
+  const sinceWhen = seen ? ` since ${since(new Date(seen.at))}` : '';
+  return `${phase}: ${describeState(state)}${sinceWhen}${deadline ? `, until ${clock(new Date(deadline))}` : ''}`;
 }
 
 export function onHost({ host }: ServerState): string {

@@ -40,7 +40,8 @@ export async function recover(instanceId: string, options: RecoverOptions): Prom
     }
     // A plan that nobody waits for is of no use.
     const wait = dryRun || (options.wait ?? false);
-    const started = { handle, runId: handle.signaledRunId, more: { joined } };
+    const taskQueue = joined ? before.taskQueue : temporal.taskQueue;
+    const started = { handle, runId: handle.signaledRunId, taskQueue, more: { joined } };
     return run(temporal, output, started, wait, (result) => tell(output, result));
   });
 }

@@ -3,7 +3,7 @@ import type { WorkflowHandle } from '@temporalio/client';
 import { EXIT } from './errors';
 import { follow } from './follow';
 import type { Output } from './output';
-import type { Temporal } from './temporal';
+import { noWorker, type Temporal } from './temporal';
 
 export interface CommonOptions {
   taskQueue?: string;
@@ -14,6 +14,8 @@ export interface CommonOptions {
 export interface Started<R> {
   handle: Pick<WorkflowHandle, 'query'> & { workflowId: string; result(): Promise<R> };
   runId: string;
+  /** Where it is not the command's own. */
+  taskQueue?: string;
   /** More for the document of `--json`. */
   more?: Record<string, unknown>;
 }
@@ -22,17 +24,22 @@ export interface Started<R> {
 export async function run<R>(
   temporal: Temporal,
   output: Output,
-  { handle, runId, more }: Started<R>,
+  { handle, runId, taskQueue = temporal.taskQueue, more }: Started<R>,
   wait: boolean,
   tell: (result: R) => number,
 ): Promise<number> {
   const { workflowId } = handle;
   const webUi = await temporal.page(workflowId, runId);
-  const { namespace, taskQueue } = temporal;
+  const { namespace } = temporal;
   const document = { workflowId, runId, namespace, taskQueue, webUi: webUi ?? null, ...more };
   output.say('Workflow', workflowId, webUi);
   if (!wait) {
     output.say('Started', `temporal-nova status ${quoted(workflowId)} shows how it goes`);
+    const idle = await temporal.lastPoll(taskQueue).then(
+      (last) => last === undefined,
+      () => false, // it is started, whatever that answers
+    );
+    if (idle) output.warn(`It has to wait: ${noWorker(taskQueue)}`);
     output.document({ ...document, status: 'started' });
     return EXIT.done;
   }
@@ -41,7 +48,7 @@ export async function run<R>(
   const interrupted = new AbortController();
   const interrupt = () => interrupted.abort();
   process.once('SIGINT', interrupt); // a second one ends this process at once
-  const outcome = await follow(temporal, handle, live, interrupted.signal).finally(() => {
+  const outcome = await follow(temporal, handle, taskQueue, live, interrupted.signal).finally(() => {
     live.end();
     process.off('SIGINT', interrupt);
   });

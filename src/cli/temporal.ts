@@ -8,6 +8,7 @@ import {
   WorkflowNotFoundError,
   type ConnectionOptions,
 } from '@temporalio/client';
+import { NamespaceNotFoundError } from '@temporalio/common';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
 import { DEFAULT_TASK_QUEUE } from '../client';
 import { findWebUi, workflowPage } from '../web-ui';
@@ -69,7 +70,7 @@ export class Temporal {
 }
 
 export function noWorker(taskQueue: string): string {
-  return `no worker polls the task queue "${taskQueue}"; "temporal-nova worker" starts one`;
+  return `no worker polls the task queue "${taskQueue}"; "temporal-nova worker --task-queue ${taskQueue}" starts one`;
 }
 
 /**
@@ -112,7 +113,7 @@ function unreachable({ address }: Pick<Settings, 'address'>, why: string): Comma
 }
 
 /** gRPC's status codes, as far as something can be said about them: https://grpc.io/docs/guides/status-codes/ */
-const STATUS = { deadlineExceeded: 4, notFound: 5, permissionDenied: 7, unavailable: 14, unauthenticated: 16 } as const;
+const STATUS = { deadlineExceeded: 4, permissionDenied: 7, unavailable: 14, unauthenticated: 16 } as const;
 
 function readable(error: unknown, settings: Settings): unknown {
   const { address, namespace } = settings;
@@ -123,22 +124,22 @@ function readable(error: unknown, settings: Settings): unknown {
     const look = `temporal-nova status ${error.workflowId}`;
     return new CommandError(`a workflow "${error.workflowId}" is running already: nothing was started (${look})`);
   }
+  if (error instanceof NamespaceNotFoundError) {
+    return new CommandError(`Temporal at ${address} has no namespace "${namespace}" (TEMPORAL_NAMESPACE)`);
+  }
   const status = grpcStatus(error);
-  switch (status?.code) {
-    case undefined:
-      return error;
+  if (!status) return error;
+  switch (status.code) {
     case STATUS.unavailable:
     case STATUS.deadlineExceeded:
-      return unreachable(settings, status!.details);
-    case STATUS.notFound:
-      return new CommandError(`Temporal at ${address}, namespace "${namespace}": ${status!.details}`);
+      return unreachable(settings, status.details);
     case STATUS.permissionDenied:
     case STATUS.unauthenticated:
       return new CommandError(
-        `Temporal at ${address} refuses these credentials for namespace "${namespace}": ${status!.details}`,
+        `Temporal at ${address} refuses these credentials for namespace "${namespace}": ${status.details}`,
       );
     default:
-      return new CommandError(`Temporal at ${address} answered: ${status!.details}`);
+      return new CommandError(`Temporal at ${address} answered: ${status.details}`);
   }
 }
 

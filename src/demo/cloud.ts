@@ -1,7 +1,8 @@
 /** The cloud that the demo creates its server on: the simulated one, or the one that OS_* settings name. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createComputeClient, loadCloudConfig, NovaError, type ComputeClient, type NovaServerRequest } from '../nova';
-import { SimulatedCloud } from '../simulator';
+import { toServerState, type ServerState } from '../policy/server-state';
+import { SimulatedCloud, type SimulatedServer } from '../simulator';
 import { UsageError, type DemoOptions } from './options';
 
 export interface DemoCloud {
@@ -13,23 +14,48 @@ export interface DemoCloud {
   simulated: SimulatedCloud | undefined;
   /** What to send to CreateServerWorkflow for one small server. */
   server(name: string): NovaServerRequest;
+  /** What Nova shows of a server. */
+  look(id: string): Promise<ServerState>;
+  /** Pauses a server and waits until it is PAUSED. Rejects where the cloud refuses that, or its hypervisor can't. */
+  pause(id: string): Promise<void>;
   /** Deletes a server and waits until it is gone. */
   deleteServer(id: string): Promise<void>;
   close(): Promise<void>;
 }
 
 const GONE_WITHIN_MS = 120_000;
+const PAUSED_WITHIN_MS = 30_000;
+/** Long enough for a person to see what an action does. */
+const ACTION_SECONDS = 0.7;
 
 export async function simulatedCloud(buildSeconds: number): Promise<DemoCloud> {
-  const cloud = await SimulatedCloud.start({ buildSeconds });
+  const cloud = await SimulatedCloud.start({ buildSeconds, actionSeconds: ACTION_SECONDS });
+  const look = (id: string): Promise<ServerState> => Promise.resolve(stateOf(cloud.server(id)));
   return {
     description: `a simulated cloud, ${cloud.authUrl}`,
     env: cloud.env(),
     simulated: cloud,
     server: (name) => ({ name, flavorRef: cloud.flavorId, imageRef: cloud.imageId, networks: 'none' }),
+    look,
+    pause: async (id) => {
+      cloud.action(id, { pause: null });
+      await untilPaused(id, look);
+    },
     deleteServer: (id) => Promise.resolve(cloud.delete(id)),
     close: () => cloud.stop(),
   };
+}
+
+/** A server of the simulated cloud in the words of the rest. */
+export function stateOf(server: SimulatedServer): ServerState {
+  return toServerState({
+    status: server.status,
+    locked: server.locked,
+    'OS-EXT-STS:vm_state': server.vmState,
+    'OS-EXT-STS:task_state': server.taskState,
+    'OS-EXT-STS:power_state': server.powerState,
+    'OS-EXT-SRV-ATTR:host': server.host,
+  });
 }
 
 /**
@@ -42,6 +68,7 @@ export async function realCloud(options: DemoOptions, env: NodeJS.ProcessEnv): P
   try {
     const request = await chooseServer(compute, options);
     const { flavorRef, imageRef, networks } = request;
+    const look = async (id: string): Promise<ServerState> => toServerState(await compute.getServer(id));
     return {
       description:
         `${config.authUrl}, Nova ${await compute.microversion()}, flavor ${flavorRef}, image ${imageRef}, ` +
@@ -49,6 +76,11 @@ export async function realCloud(options: DemoOptions, env: NodeJS.ProcessEnv): P
       env: Object.fromEntries(Object.entries(env).filter(([name]) => name.startsWith('OS_'))),
       simulated: undefined,
       server: (name) => ({ name, ...request }),
+      look,
+      pause: async (id) => {
+        await compute.serverAction(id, { pause: null });
+        await untilPaused(id, look);
+      },
       deleteServer: (id) => deleteServer(compute, id),
       close: () => Promise.resolve(compute.close()),
     };
@@ -98,6 +130,16 @@ function choose(what: string, items: { id: string; name: string | null }[], want
   if (wanted === undefined) throw new UsageError(`this cloud has no ${what} that can be used`);
   const names = items.map(({ id, name }) => name ?? id).join(', ');
   throw new UsageError(`this cloud has no ${what} ${wanted}; it has: ${names || 'none'}`);
+}
+
+async function untilPaused(id: string, look: DemoCloud['look']): Promise<void> {
+  const deadline = Date.now() + PAUSED_WITHIN_MS;
+  for (;;) {
+    const { vmState, taskState } = await look(id);
+    if (vmState === 'paused' && taskState === null) return;
+    if (Date.now() > deadline) throw new Error(`it is not paused after ${PAUSED_WITHIN_MS / 1_000} s`);
+    await sleep(100);
+  }
 }
 
 async function deleteServer(compute: ComputeClient, id: string): Promise<void> {

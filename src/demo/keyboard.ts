@@ -3,13 +3,16 @@ import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SimulatedCloud, SimulatedServer } from '../simulator';
-import { describeState, toServerState } from '../policy/server-state';
+import { describeState } from '../policy/server-state';
+import { stateOf } from './cloud';
 import type { Log } from './tool-cache';
 
 export interface Driven {
   cloud: SimulatedCloud;
   /** Starts another creation. */
   create(name: string | undefined): Promise<void>;
+  /** Starts a recovery, or joins the one that runs. @param policy as in RecoverInstanceInput, as far as it was typed */
+  recover(id: string, policy: Record<string, unknown>): Promise<void>;
   /** Kills the worker, and starts another one. */
   replaceWorker(): Promise<void>;
 }
@@ -17,7 +20,7 @@ export interface Driven {
 interface Command {
   arguments: string;
   does: string;
-  run(driven: Driven, argument: string | undefined, show: Log): Promise<void> | void;
+  run(driven: Driven, words: string[], show: Log): Promise<void> | void;
 }
 
 /** What is done to a server that a person names. */
@@ -25,8 +28,8 @@ function onServer(does: string, act: (cloud: SimulatedCloud, id: string) => void
   return {
     arguments: '[server]',
     does,
-    async run({ cloud }, argument, show) {
-      const server = findServer(cloud, argument);
+    async run({ cloud }, [wanted], show) {
+      const server = findServer(cloud, wanted);
       act(cloud, server.id);
       show(`${server.name} is now ${shown(await settled(cloud, server.id))}`);
     },
@@ -40,7 +43,15 @@ const COMMANDS: Record<string, Command> = {
   create: {
     arguments: '[name]',
     does: 'start another CreateServerWorkflow',
-    run: (driven, name) => driven.create(name),
+    run: (driven, [name]) => driven.create(name),
+  },
+  recover: {
+    arguments: '[server] [policy]',
+    does: 'a monitor reports its failure: start RecoverInstanceWorkflow; policy: paused=restore stoppedByUser=start …',
+    run: (driven, words) => {
+      const wanted = words.find((word) => !word.includes('='));
+      return driven.recover(findServer(driven.cloud, wanted).id, toPolicy(words.filter((word) => word.includes('='))));
+    },
   },
   pause: onServer('an operator pauses it', action('pause')),
   unpause: onServer('an operator lets it go on', action('unpause')),
@@ -62,7 +73,7 @@ const COMMANDS: Record<string, Command> = {
 
 export function help(show: Log): void {
   for (const [name, command] of Object.entries(COMMANDS)) {
-    show(`  ${`${name} ${command.arguments}`.padEnd(22)} ${command.does}`);
+    show(`  ${`${name} ${command.arguments}`.padEnd(25)} ${command.does}`);
   }
   show('  A server is named by its name, its id or the beginning of it; without one, the newest is meant.');
 }
@@ -70,11 +81,11 @@ export function help(show: Log): void {
 /** Carries out the lines of an input, one after the other, until it ends. */
 export async function driveBy(input: Readable, driven: Driven, show: Log): Promise<void> {
   for await (const line of createInterface({ input })) {
-    const [name, argument] = line.trim().split(/\s+/);
+    const [name, ...words] = line.trim().split(/\s+/);
     if (!name) continue;
     const command = COMMANDS[name];
     try {
-      if (command) await command.run(driven, argument, show);
+      if (command) await command.run(driven, words, show);
       else show(`no such command: ${name}; "help" lists them`);
     } catch (error) {
       show(error instanceof Error ? error.message : String(error));
@@ -110,11 +121,16 @@ async function settled(cloud: SimulatedCloud, id: string): Promise<SimulatedServ
 }
 
 function shown(server: SimulatedServer): string {
-  return describeState(
-    toServerState({
-      status: server.status,
-      'OS-EXT-STS:vm_state': server.vmState,
-      'OS-EXT-STS:task_state': server.taskState,
+  return describeState(stateOf(server));
+}
+
+/** What is wrong with it is the workflow's to say. */
+function toPolicy(pairs: string[]): Record<string, unknown> {
+  const booleans: Record<string, boolean> = { true: true, false: false };
+  return Object.fromEntries(
+    pairs.map((pair) => {
+      const [key = '', value = ''] = pair.split('=', 2);
+      return [key, booleans[value] ?? value];
     }),
   );
 }

@@ -1,14 +1,12 @@
 /**
- * `npm run demo`: from nothing to a server that a workflow created, on one machine. Starts a Temporal server, a
- * simulated cloud and a worker, creates a server while showing what happens, and ends all it started.
+ * `npm run demo`: from nothing to a server that one workflow created and another recovered, on one machine. Starts a
+ * Temporal server, a simulated cloud and a worker, shows what happens, and ends all it started.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
-import { WorkflowFailedError } from '@temporalio/client';
-import { ApplicationFailure } from '@temporalio/common';
-import { follow } from './follow';
-import { driveBy, help } from './keyboard';
 import { HELP, parseOptions, UsageError, type DemoOptions } from './options';
-import { DemoSession, type DemoCreation } from './session';
+import { showRecoveries } from './recoveries';
+import { DemoSession, type DemoWorkflow } from './session';
+import { announce, say, showCreation } from './show';
+import { stay } from './stay';
 import type { Log } from './tool-cache';
 
 /** The exit code that a shell expects of a process that a signal ended. */
@@ -60,89 +58,22 @@ function interrupted(): Promise<number> {
 async function run(session: DemoSession, options: DemoOptions): Promise<number> {
   await session.start();
   const creation = await session.create();
-  show(`Workflow   ${creation.workflowId}`);
-  if (creation.link) show(`           ${creation.link}`);
-  show('');
-  const created = await showCreation(creation, show);
-  if (creation.link)
-    show(`Web UI     ${creation.link}${options.keep ? '' : '\n           (as long as the demo runs: see --keep)'}`);
-  if (!options.keep) return created ? 0 : 1;
+  announce(creation, show);
+  const server = await showCreation(creation, show);
+  const { recoveries, asExpected } = server
+    ? await showRecoveries(session, server, show)
+    : { recoveries: [], asExpected: false };
+  showLinks([creation, ...recoveries], options);
+  if (!options.keep) return asExpected ? 0 : 1;
   staying = true;
-  return stay(session, creation);
+  return stay(session, creation, server, show);
 }
 
-/** Shows one creation to its end, and returns whether it has created a server. */
-async function showCreation(creation: DemoCreation, show: Log): Promise<boolean> {
-  try {
-    const { serverId, name, status, host, addresses, attempts } = await follow(creation, show);
-    const { historyLength } = await creation.handle.describe();
-    const networks = Object.entries(addresses).map(([network, list]) =>
-      [network, ...list.map(({ addr }) => addr)].join(' '),
-    );
-    show('');
-    show(`Result     server ${name} is ${status} after ${attempts === 1 ? '1 attempt' : `${attempts} attempts`}`);
-    show(`           id ${serverId}`);
-    if (host) show(`           host ${host}`);
-    show(`           addresses ${networks.join(', ') || 'none'}`);
-    show(`           ${historyLength} events in the workflow's history`);
-    return true;
-  } catch (error) {
-    if (!(error instanceof WorkflowFailedError)) throw error;
-    const { cause } = error;
-    show('');
-    show(
-      `Failed     ${cause instanceof ApplicationFailure ? `${cause.type}: ` : ''}${cause?.message ?? error.message}`,
-    );
-    return false;
-  }
-}
-
-/** Stays up until a signal comes. */
-async function stay(session: DemoSession, creation: DemoCreation): Promise<never> {
-  const { simulated } = session.cloud;
-  show(`\nIn another terminal:\n${commandsToTry(session, creation).join('\n')}`);
-  if (simulated) {
-    show('\nDrive the simulated cloud by typing here:');
-    help(show);
-  }
-  show(`\nAll this stays up until Ctrl-C${simulated ? '' : '; servers made on the cloud are kept'}.`);
-  if (simulated) {
-    await driveBy(
-      process.stdin,
-      {
-        cloud: simulated,
-        create: (name) => createAnother(session, name),
-        replaceWorker: () => session.replaceWorker(),
-      },
-      show,
-    );
-  }
-  for (;;) await sleep(60_000);
-}
-
-async function createAnother(session: DemoSession, name: string | undefined): Promise<void> {
-  const creation = await session.create(name);
-  show(`${creation.workflowId}${creation.link ? `  ${creation.link}` : ''}`);
-  const prefixed: Log = (line) => show(`${creation.name}: ${line}`);
-  void showCreation(creation, prefixed).catch((error: unknown) => prefixed(String(error)));
-}
-
-function commandsToTry({ temporal, taskQueue, cloud }: DemoSession, { workflowId }: DemoCreation): string[] {
-  const { address, namespace, cli } = temporal;
-  const input = JSON.stringify({ server: cloud.server('web-1'), timeout: '30m' });
-  const one = '--workflow-id create-web-1';
-  return [
-    ...(cli ? [`alias temporal='${cli}'`] : []),
-    `export TEMPORAL_ADDRESS=${address} TEMPORAL_NAMESPACE=${namespace}`,
-    'temporal workflow list',
-    `temporal workflow show --workflow-id ${workflowId}`,
-    `temporal workflow start --type CreateServerWorkflow --task-queue ${taskQueue} ${one} --input '${input}'`,
-    `temporal workflow query ${one} --type progress`,
-    `temporal workflow signal ${one} --name wake`,
-    `temporal workflow update execute ${one} --name extendTimeout --input '"10m"'`,
-    `temporal workflow update execute ${one} --name serverId`,
-    `temporal workflow cancel ${one}`,
-  ].map((line) => `  ${line}`);
+function showLinks(workflows: DemoWorkflow[], { keep }: DemoOptions): void {
+  const links = workflows.flatMap(({ link }) => link ?? []);
+  if (links.length === 0) return;
+  show('');
+  say(show, 'Web UI', ...links, ...(keep ? [] : ['(as long as the demo runs: see --keep)']));
 }
 
 function report(error: unknown): number {

@@ -16,12 +16,14 @@ export interface DemoOptions {
 
 export const HELP = `npm run demo -- [options]
 
-Creates a server through CreateServerWorkflow and shows what happens. Needs nothing prepared: it starts a Temporal
-server with its Web UI, a worker, and a simulated cloud, and ends them all.
+Creates a server through CreateServerWorkflow, lets its process die, recovers it through RecoverInstanceWorkflow, and
+shows what happens. Needs nothing prepared: it starts a Temporal server with its Web UI, a worker, and a simulated cloud,
+and ends them all.
 
   --keep               stay up until Ctrl-C, with the Web UI and commands to try
   --build-seconds N    how long the simulated cloud builds a server; default 8
-  --cloud              use the cloud of OS_CLOUD or OS_AUTH_URL; the server is deleted at the end, unless --keep
+  --cloud              use the cloud of OS_CLOUD or OS_AUTH_URL. No process is killed there: the healthy server is
+                       stopped and started, and paused. It is deleted at the end, unless --keep
   --flavor ID|NAME     default: the smallest
   --image ID|NAME      default: the first active one
   --network ID|NAME|auto|none

@@ -1,9 +1,15 @@
-/** All that a demo runs: a Temporal server, a cloud, a worker, and the creations on them. */
+/** All that a demo runs: a Temporal server, a cloud, a worker, and the workflows on them. */
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Connection, type ConnectionOptions, type WorkflowHandle } from '@temporalio/client';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
-import { startCreateServer, type CreateServerResult } from '../client';
+import {
+  startCreateServer,
+  startRecoverInstance,
+  type CreateServerResult,
+  type RecoverInstanceInput,
+  type RecoverInstanceResult,
+} from '../client';
 import { workflowPage } from '../web-ui';
 import { realCloud, simulatedCloud, type DemoCloud } from './cloud';
 import type { DemoOptions } from './options';
@@ -12,20 +18,20 @@ import { startTemporalServer, type TemporalServer } from './temporal-server';
 import type { Log } from './tool-cache';
 import { startWorker } from './worker-process';
 
-/** How long an interrupted creation on a real cloud may take to delete its server. */
+/** How long an interrupted workflow may take to leave a real cloud in order: to delete its server, or start it again. */
 const CLEAN_UP_WITHIN_MS = 90_000;
 
 /** A file that is not there is taken for an empty one; the user's own could name another server. */
 const NO_FILE = path.join(__dirname, 'no-temporal.toml');
 
-export interface DemoCreation {
+export interface DemoWorkflow<T = unknown> {
   /** The server's. */
   name: string;
   workflowId: string;
   /** The workflow in the Web UI. */
   link: string | undefined;
-  handle: Pick<WorkflowHandle, 'query' | 'cancel' | 'describe'>;
-  result: Promise<CreateServerResult>;
+  handle: Pick<WorkflowHandle, 'query' | 'cancel' | 'terminate' | 'describe'>;
+  result: Promise<T>;
 }
 
 export class DemoSession {
@@ -35,14 +41,15 @@ export class DemoSession {
   private client!: Client;
   private worker: OwnedProcess | undefined;
   private readonly id = new Date().toISOString().slice(0, 19).replace(/[-:]/g, '').replace('T', '-');
-  private readonly running = new Set<DemoCreation>();
-  private readonly servers = new Set<string>();
+  private readonly running = new Set<DemoWorkflow>();
+  /** Names by id, of those that were created. */
+  private readonly servers = new Map<string, string>();
   private creations = 0;
   private ending = false;
   /** What is to be done at the end, newest first. */
   private readonly atEnd: (() => Promise<unknown>)[] = [];
 
-  /** @param onFailure told when something that runs beside the creations fails */
+  /** @param onFailure told when something that runs beside the workflows fails */
   constructor(
     private readonly options: DemoOptions,
     private readonly show: Log,
@@ -72,23 +79,40 @@ export class DemoSession {
   }
 
   /** Starts CreateServerWorkflow for one small server. */
-  async create(name = `demo-${this.id}-${++this.creations}`): Promise<DemoCreation> {
-    const workflowId = `create-${name}`;
+  async create(name = `demo-${this.id}-${++this.creations}`): Promise<DemoWorkflow<CreateServerResult>> {
     const input = {
       server: this.cloud.server(name),
       onFailure: this.options.keep ? ('keep' as const) : ('delete' as const),
     };
-    const handle = await startCreateServer(this.client, input, { workflowId, taskQueue: this.taskQueue });
-    const { uiUrl, namespace } = this.temporal;
-    const { runId } = await handle.describe();
-    const link = uiUrl && workflowPage(uiUrl, namespace, workflowId, runId);
-    const creation = { name, workflowId, link, handle, result: handle.result() };
-    this.running.add(creation);
-    creation.result
-      .then(({ serverId }) => this.servers.add(serverId))
-      .catch(() => undefined) // whoever follows it sees how it failed
-      .finally(() => this.running.delete(creation));
+    const options = { workflowId: `create-${name}`, taskQueue: this.taskQueue };
+    const handle = await startCreateServer(this.client, input, options);
+    const creation = this.track(name, handle, handle.firstExecutionRunId);
+    creation.result.then(
+      ({ serverId }) => this.servers.set(serverId, name),
+      () => undefined, // whoever follows it sees how it failed
+    );
     return creation;
+  }
+
+  /** Starts RecoverInstanceWorkflow, or joins the one that runs for that server. */
+  async recover(input: RecoverInstanceInput): Promise<DemoWorkflow<RecoverInstanceResult>> {
+    const handle = await startRecoverInstance(this.client, input, { taskQueue: this.taskQueue });
+    const name = this.servers.get(input.instanceId) ?? input.instanceId;
+    return this.track(name, handle, handle.signaledRunId);
+  }
+
+  private track<T>(
+    name: string,
+    handle: DemoWorkflow['handle'] & { workflowId: string; result(): Promise<T> },
+    runId: string,
+  ): DemoWorkflow<T> {
+    const { workflowId } = handle;
+    const { uiUrl, namespace } = this.temporal;
+    const link = uiUrl && workflowPage(uiUrl, namespace, workflowId, runId);
+    const workflow = { name, workflowId, link, handle, result: handle.result() };
+    this.running.add(workflow);
+    workflow.result.catch(() => undefined).finally(() => this.running.delete(workflow));
+    return workflow;
   }
 
   /** Kills the worker and starts another one. */
@@ -105,6 +129,7 @@ export class DemoSession {
   async end(): Promise<void> {
     this.ending = true;
     if (this.options.cloud && !this.options.keep) this.atEnd.unshift(() => this.deleteServers());
+    this.atEnd.unshift(() => this.endWorkflows());
     for (const undo of this.atEnd.splice(0)) {
       await undo().catch((error: unknown) => this.show(error instanceof Error ? error.message : String(error)));
     }
@@ -144,13 +169,21 @@ export class DemoSession {
     };
   }
 
-  private async deleteServers(): Promise<void> {
+  /** No workflow is left half-way where its cloud or its Temporal server outlasts the demo. */
+  private async endWorkflows(): Promise<void> {
     for (const { handle, result, workflowId } of this.running) {
-      this.show(`Cancelling ${workflowId}, which deletes its server`);
-      await handle.cancel();
-      await Promise.race([result.catch(() => undefined), sleep(CLEAN_UP_WITHIN_MS)]);
+      if (this.options.cloud) {
+        this.show(`Cancelling ${workflowId}`);
+        await handle.cancel();
+        await Promise.race([result.catch(() => undefined), sleep(CLEAN_UP_WITHIN_MS)]);
+      } else if (!this.ownsTemporal) {
+        await handle.terminate('The demo, and its simulated cloud, have ended');
+      }
     }
-    for (const id of this.servers) {
+  }
+
+  private async deleteServers(): Promise<void> {
+    for (const id of this.servers.keys()) {
       await this.cloud.deleteServer(id);
       this.show(`Deleted    server ${id}`);
     }

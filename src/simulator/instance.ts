@@ -471,6 +471,7 @@ export class Instance {
     this.syncAt = Infinity;
     if (this.gone || this.host === null) return;
     if (this.taskState !== null) return this.planSync(now);
+    if (this.stopsByItself && this.guest !== POWER.NOSTATE) this.guest = POWER.SHUTDOWN;
     if (this.guest !== this.powerState) this.updatedAt = now;
     this.powerState = this.guest;
     if (isOff(this.guest) && (this.vmState === 'active' || this.vmState === 'paused')) this.stopByNova(now);
@@ -527,9 +528,13 @@ export class Instance {
     if (change.taskState !== undefined) this.taskState = change.taskState;
     if (change.host !== undefined) this.host = this.hostFor(change.host);
     if (change.powerState === undefined) return;
-    const stopsByItself = change.powerState === POWER.RUNNING && this.metadata['anchor_power'] === 'shutdown';
-    this.guest = stopsByItself ? POWER.SHUTDOWN : change.powerState;
+    this.guest = change.powerState === POWER.RUNNING && this.stopsByItself ? POWER.SHUTDOWN : change.powerState;
     this.powerState = this.guest;
+  }
+
+  /** `anchor_power` of the metadata: whenever Nova asks its hypervisor, the guest is found to be off. */
+  private get stopsByItself(): boolean {
+    return this.metadata['anchor_power'] === 'shutdown';
   }
 
   private hostFor(where: NonNullable<Change['host']> | null): string | null {

@@ -266,9 +266,11 @@ class ServerCreation {
             watch.trouble = outcome.message;
             continue;
           }
+          if (outcome.type === 'AmbiguousServer') throw watch.refusal(outcome);
           // Refused outright: no server came of this attempt, and there is nothing to look for.
-          this.mayExist = outcome.type === 'AmbiguousServer';
-          throw watch.refusal(outcome);
+          this.mayExist = false;
+          const message = `The server "${this.name}" was not created. ${outcome.message}`;
+          throw watch.refusal({ ...outcome, message });
         }
         watch.trouble = outcome.message;
         await watch.pause(outcome.retryAfterMs ?? checked.polling.maximumInterval, 'ask Nova again');

@@ -305,6 +305,21 @@ describe('exactly one server', () => {
     expect(serversNamed(name).map(({ id }) => id)).toEqual([serverId]);
   });
 
+  test('a repeated POST that is refused because the first was carried out late: its server is adopted', async () => {
+    bed.cloud.setTimes({ buildSeconds: 0 });
+    const name = `late-${Math.random()}`;
+    bed.cloud.inject({ method: 'POST', path: /\/servers$/, carriedOut: true, answer: { status: 504 } });
+    // Not to be found yet by the two looks before the second POST.
+    bed.cloud.inject({ path: /tags=/, times: 2, answer: { status: 200, body: { servers: [] } } });
+    const body = {
+      forbidden: { code: 403, message: 'Quota exceeded for instances: Requested 1, but already used 1 of 1' },
+    };
+    const refused = bed.cloud.inject({ method: 'POST', path: /\/servers$/, answer: { status: 403, body } });
+    const { serverId } = await (await bed.create({ server: bed.server({ name }) })).result();
+    expect(refused.hits).toBe(1);
+    expect(serversNamed(name).map(({ id }) => id)).toEqual([serverId]);
+  });
+
   test('two servers with the tag: nothing more is created or deleted', async () => {
     const name = `twice-${Math.random()}`;
     const request = { method: 'POST', path: /\/servers$/, carriedOut: true, reset: true };
