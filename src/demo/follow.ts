@@ -48,15 +48,18 @@ class View {
   }
 
   show({ phase, observations, deadline }: Progress): void {
-    const fresh = observations.filter(({ at }) => at > this.newest);
     const last = observations.at(-1);
-    for (const observation of fresh) this.line(seen(phase, observation), Date.parse(observation.at));
-    if (last && fresh.length === 0 && phase !== this.phase) this.line(seen(phase, last));
+    const fresh = observations.filter(({ at }) => at > this.newest);
+    for (const observation of fresh) {
+      // the last one led to the phase it is in now; those before it came earlier
+      this.line(seen(observation === last ? phase : (this.phase ?? phase), observation), Date.parse(observation.at));
+    }
+    if (fresh.length === 0 && phase !== this.phase) this.line(last ? seen(phase, last) : phase);
     if (Date.now() - this.lastLine > REMIND_EVERY_MS) {
       this.line(`${phase}: still ${describeState(last ?? null)}; until ${deadline ?? 'it is over'}`);
     }
     this.newest = last?.at ?? '';
-    if (last) this.phase = phase;
+    this.phase = phase;
   }
 
   private line(text: string, at = Date.now()): void {

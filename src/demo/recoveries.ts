@@ -30,8 +30,8 @@ export async function showRecoveries(
   say(
     show,
     'Restore',
-    'the policy paused=restore recovers it all the same: a hard reboot, then it is paused again',
-    restoreCommand(server.serverId),
+    'the policy paused=restore recovers it all the same: a hard reboot, then paused again; the guest runs in between',
+    `from a shell: ${restoreCommand(server.serverId)}`,
   );
   return { recoveries, asExpected: outcome === 'skipped' };
 }
@@ -63,7 +63,7 @@ async function fail(
     say(
       show,
       'Recovery',
-      `no process can be killed on this cloud from here, so ${name} is healthy, and Nova shows ${states(await cloud.look(serverId))};`,
+      `no process can be killed on this cloud from here: ${name} is healthy, Nova shows ${states(await cloud.look(serverId))};`,
       'the recovery of a healthy ACTIVE instance stops and starts it',
     );
     return reported(notificationOf(false, host), show);
@@ -104,11 +104,8 @@ async function failPaused(
 
 function reported(notification: RecoveryNotification, show: Log): RecoveryNotification {
   const { event, virDomainEvent, host } = notification;
-  say(
-    show,
-    '',
-    `a monitor${host ? ` on ${host}` : ''} reports ${virDomainEvent ? `${event} ${virDomainEvent}` : event}`,
-  );
+  const what = virDomainEvent ? `${event} ${virDomainEvent}` : event;
+  say(show, '', `reported as a monitor${host ? ` on ${host}` : ''} would: ${what}`);
   return notification;
 }
 

@@ -80,6 +80,7 @@ export class DemoSession {
 
   /** Starts CreateServerWorkflow for one small server. */
   async create(name = `demo-${this.id}-${++this.creations}`): Promise<DemoWorkflow<CreateServerResult>> {
+    this.refuseAtEnd();
     const input = {
       server: this.cloud.server(name),
       onFailure: this.options.keep ? ('keep' as const) : ('delete' as const),
@@ -96,9 +97,15 @@ export class DemoSession {
 
   /** Starts RecoverInstanceWorkflow, or joins the one that runs for that server. */
   async recover(input: RecoverInstanceInput): Promise<DemoWorkflow<RecoverInstanceResult>> {
+    this.refuseAtEnd();
     const handle = await startRecoverInstance(this.client, input, { taskQueue: this.taskQueue });
     const name = this.servers.get(input.instanceId) ?? input.instanceId;
     return this.track(name, handle, handle.signaledRunId);
+  }
+
+  /** Whoever goes on while the demo ends must not leave a workflow behind. */
+  private refuseAtEnd(): void {
+    if (this.ending) throw new Error('the demo is ending');
   }
 
   private track<T>(

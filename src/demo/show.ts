@@ -50,12 +50,16 @@ export function showRecovery(recovery: DemoWorkflow<RecoverInstanceResult>, show
     say(
       show,
       outcome === 'recovered' ? 'Recovered' : 'Skipped',
-      `${outcome === 'skipped' ? '⚠ ' : ''}${message}`,
+      ...sentences(`${outcome === 'skipped' ? '⚠ ' : ''}${message}`),
       `path ${path}, reason ${reason}`,
       `steps ${steps.join(', ') || 'none'}; ${after ? describeState(after) : 'gone'} after ${seconds.toFixed(1)} s`,
       `${events} events in the workflow's history`,
     );
   });
+}
+
+function sentences(text: string): string[] {
+  return text.split(/(?<=\.) /);
 }
 
 /** What Temporal says of an ended workflow. */

@@ -323,6 +323,6 @@ function clock(time: number): string {
 /** '8 s', '1.5 s', '10 min' */
 export function seconds(ms: number): string {
   if (ms < 100_000) return `${Math.round(ms / 100) / 10} s`;
-  if (ms < 3_600_000) return `${Math.round(ms / 60_000)} min`;
-  return `${Math.round(ms / 360_000) / 10} h`;
+  const minutes = Math.round(ms / 60_000);
+  return minutes < 60 ? `${minutes} min` : `${Math.round(minutes / 6) / 10} h`;
 }

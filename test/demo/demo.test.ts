@@ -1,6 +1,7 @@
-import { spawn, type ChildProcess } from 'node:child_process';
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import { Connection } from '@temporalio/client';
 import { SimulatedCloud } from '../../src/simulator';
 import { endsWithin, isRunning } from '../support/processes';
@@ -8,6 +9,7 @@ import { connect, type TestTemporal } from '../support/temporal';
 
 /** `npm test` builds it first. */
 const main = path.join(__dirname, '../../lib/demo/main.js');
+const cli = path.join(__dirname, '../../lib/cli.js');
 
 /** A demo in a process of its own, as `npm run demo` starts it. */
 class Demo {
@@ -55,6 +57,14 @@ class Demo {
   }
 }
 
+/** What `npx temporal-nova` prints in another terminal, with the settings that the demo says to export. */
+async function shell(demo: Demo, command: string): Promise<string> {
+  const [, address, namespace] = /export TEMPORAL_ADDRESS=(\S+) TEMPORAL_NAMESPACE=(\S+)/.exec(demo.output)!;
+  const env = { ...process.env, TEMPORAL_ADDRESS: address, TEMPORAL_NAMESPACE: namespace };
+  const { stdout } = await promisify(execFile)(process.execPath, [cli, ...command.split(' ')], { env });
+  return stdout;
+}
+
 async function answers(address: string): Promise<boolean> {
   const connection = await Connection.connect({ address, connectTimeout: 1_000 }).catch(() => undefined);
   await connection?.close();
@@ -76,14 +86,38 @@ afterEach(() => {
 });
 
 describe('the demo on a simulated cloud', () => {
-  it('creates a server, shows how, and leaves nothing behind', async () => {
+  it('creates a server, recovers it, leaves it alone once paused, shows how, and leaves nothing behind', async () => {
     const demo = new Demo(['--build-seconds', '2']);
     expect(await demo.exit()).toBe(0);
-    expect(demo.output).toMatch(/BUILD\/spawning[^]* s {2}ACTIVE +active +running/);
-    expect(demo.output).toMatch(/Result {5}server demo-\S+ is ACTIVE after 1 attempt/);
-    expect(demo.output).toMatch(
-      /Web UI {5}http:\/\/127.0.0.1:\d+\/namespaces\/default\/workflows\/create-demo-\S+\/history/,
+    const [creation, crash, paused, links] = demo.output.split(/\n(?=Crash|Web UI)/);
+    expect(creation).toMatch(/BUILD\/spawning[^]* s {2}done +ACTIVE +active +running/);
+    expect(creation).toMatch(/Result {5}server demo-\S+ is ACTIVE after 1 attempt/);
+    const id = /id (\S+)/.exec(creation!)![1]!;
+
+    expect(crash).toMatch(/process of demo-\S+ dies; Nova goes on showing ACTIVE, power_state running/);
+    expect(crash).toMatch(/as a monitor on compute\d would: LIFECYCLE STOPPED_FAILED/);
+    expect(crash).toMatch(
+      / s {2}deciding[^]* s {2}stopping +ACTIVE[^]* s {2}starting +SHUTOFF[^]* s {2}done +ACTIVE +active +running/,
     );
+    expect(crash).toMatch(/Recovered {2}The instance was ACTIVE; it was stopped and started\./);
+    expect(crash).toMatch(
+      /path stop-start, reason instance-failure\n +steps stop after [\d.]+ s, start after [\d.]+ s; ACTIVE/,
+    );
+
+    expect(paused).toMatch(
+      /has paused demo-\S+, and its process dies; Nova goes on showing PAUSED, power_state paused/,
+    );
+    expect(paused).toMatch(/worker: Recovery skipped: The instance is PAUSED and was left alone/);
+    expect(paused).toMatch(
+      /Skipped {4}⚠ The instance is PAUSED and was left alone: .*[^]*path none, reason paused\n +steps none; PAUSED/,
+    );
+    expect(paused).toContain(`npx temporal-nova recover ${id} --policy paused=restore --wait`);
+
+    const page = (workflow: string): string =>
+      ` +http://127.0.0.1:\\d+/namespaces/default/workflows/${workflow}/[-\\w]+/history\n`;
+    const recovery = page(`recover-instance-${id}`);
+    expect(links).toMatch(new RegExp(`^Web UI${page('create-demo-\\S+')}${recovery}${recovery} +\\(as long as`));
+    expect(new Set(links!.match(/http\S+/g))).toHaveProperty('size', 3);
     expect(await demo.leftNothing()).toBe(true);
   });
 
@@ -92,8 +126,15 @@ describe('the demo on a simulated cloud', () => {
     await demo.printed(/All this stays up until Ctrl-C/);
     expect((await fetch(await demo.printed(/Web UI {5}(http\S+)/))).status).toBe(200);
 
-    demo.type('pause demo');
-    await demo.printed(/demo-\S+ is now PAUSED/);
+    demo.type('recover demo paused=dance');
+    await demo.printed(/demo-\S+: Failed {5}InvalidInput: .*policy\.paused/);
+    demo.type('recover paused=restore');
+    await demo.printed(/demo-\S+: Recovered {2}The instance was PAUSED; it was hard rebooted and paused again/);
+    await demo.printed(/steps reboot after .*, pause after .*; PAUSED/);
+    const id = await demo.printed(/npx temporal-nova recover (\S+) --dry-run/);
+    expect(await shell(demo, `recover ${id} --dry-run`)).toMatch(/Planned +path none, reason paused/);
+    demo.type('unpause demo');
+    await demo.printed(/demo-\S+ is now ACTIVE/);
     demo.type('create web-2');
     await demo.printed(/create-web-2 {2}http/);
     await demo.printed(/create-web-2[^]*BUILD/);
@@ -123,6 +164,16 @@ describe('the demo on a simulated cloud', () => {
     demo.child.kill('SIGINT');
     expect(await demo.exit()).toBe(130);
     expect(await demo.leftNothing()).toBe(true);
+  });
+
+  it('leaves no workflow behind on a Temporal server that was there before', async () => {
+    const { client, address } = temporal;
+    const demo = new Demo([], { TEMPORAL_ADDRESS: address });
+    await demo.printed(/BUILD/);
+    demo.child.kill('SIGTERM');
+    expect(await demo.exit()).toBe(143);
+    const workflowId = await demo.printed(/Workflow {3}(\S+)/);
+    expect((await client.workflow.getHandle(workflowId).describe()).status.name).toBe('TERMINATED');
   });
 
   it('ends all it started when it is killed', async () => {
@@ -163,6 +214,41 @@ describe('the demo with --cloud', () => {
     expect(demo.output).toContain(`Deleted    server ${id}`);
     expect(cloud.server(id).deleted).toBe(true);
     expect(cloud.servers()).toEqual([]);
+  });
+
+  it('says that nothing dies there, stops and starts the healthy server, and leaves it alone once paused', async () => {
+    const demo = new Demo(['--cloud'], env);
+    expect(await demo.exit()).toBe(0);
+    expect(demo.output).toMatch(
+      /no process can be killed on this cloud from here: demo-\S+ is healthy, Nova shows ACTIVE, power_state running;\n +the recovery of a healthy ACTIVE instance stops and starts it\n/,
+    );
+    expect(demo.output).toMatch(/Recovered [^]*Pause {6}demo-\S+ was paused; Nova shows PAUSED[^]*Skipped {4}⚠/);
+    const [server] = cloud.servers({ deleted: true });
+    expect(server!.actions.map(({ action }) => action)).toEqual(['create', 'stop', 'start', 'pause', 'delete']);
+  });
+
+  it('ends well on a cloud that does not pause', async () => {
+    const message = 'Pausing is not supported.';
+    cloud.inject({
+      match: ({ body }) => body.includes('"pause"'),
+      answer: { status: 409, body: { conflictingRequest: { code: 409, message } } },
+    });
+    const demo = new Demo(['--cloud'], env);
+    expect(await demo.exit()).toBe(0);
+    expect(demo.output).toMatch(/Recovered [^]*this cloud does not pause demo-\S+: .*Pausing is not supported/);
+    expect(demo.output).not.toMatch(/Skipped/);
+  });
+
+  it('starts what its recovery has stopped, then deletes it, when it is interrupted in between', async () => {
+    cloud.setTimes({ actionSeconds: 2 });
+    const demo = new Demo(['--cloud'], env);
+    await demo.printed(/ACTIVE\/powering-off/);
+    demo.child.kill('SIGINT');
+    expect(await demo.exit()).toBe(130);
+    expect(demo.output).toMatch(/Cancelling recover-instance-\S+/);
+    const [server] = cloud.servers({ deleted: true });
+    expect(server!.actions.map(({ action }) => action)).toEqual(['create', 'stop', 'start', 'delete']);
+    expect(server!.deleted).toBe(true);
   });
 
   it('takes names, and says which there are', async () => {

@@ -613,12 +613,19 @@ describe('deletion', () => {
     return { handle, id: await building(handle) };
   }
 
+  /** The next DELETE of it leaves it in that state. */
+  function answerDelete(id: string, state: { vmState: string; taskState: string | null }): void {
+    const match = () => {
+      bed.cloud.setState(id, state);
+      return true;
+    };
+    bed.cloud.inject({ method: 'DELETE', path: new RegExp(id), match, answer: { status: 204 } });
+  }
+
   test('waits while the server is deleting', async () => {
     const { handle, id } = await failing();
-    const deleted = bed.cloud.inject({ method: 'DELETE', path: new RegExp(id), answer: { status: 204 } });
+    answerDelete(id, { vmState: 'error', taskState: 'deleting' });
     bed.cloud.failBuild(id);
-    await eventually(() => deleted.hits === 1);
-    bed.cloud.setState(id, { vmState: 'error', taskState: 'deleting' });
     await eventually(async () => (await progress(handle)).state?.taskState === 'deleting');
     expect((await handle.describe()).status.name).toBe('RUNNING');
     bed.cloud.forget(id);
@@ -627,10 +634,8 @@ describe('deletion', () => {
 
   test('SOFT_DELETED counts as gone', async () => {
     const { handle, id } = await failing();
-    const deleted = bed.cloud.inject({ method: 'DELETE', path: new RegExp(id), answer: { status: 204 } });
+    answerDelete(id, { vmState: 'soft-delete', taskState: null });
     bed.cloud.failBuild(id);
-    await eventually(() => deleted.hits === 1);
-    bed.cloud.setState(id, { vmState: 'soft-delete', taskState: null });
     const { type, message } = await failureOf(handle);
     expect(type).toBe('ServerInError');
     expect(message).not.toContain('could not be deleted');
