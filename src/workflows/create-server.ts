@@ -295,8 +295,7 @@ class ServerCreation {
     this.attempt++;
     this.lastFailure = ` The attempt before: ${failure.message}`;
     watch.serverId = null;
-    watch.state = null;
-    watch.lastLook = null;
+    watch.forget();
     watch.headline = `Attempt ${this.attempt} of ${this.checked.attempts}.${this.lastFailure}`;
   }
 
@@ -408,8 +407,7 @@ class ServerCreation {
         const outcome = await this.sendDelete(serverId);
         if (outcome) return `It could not be deleted: ${outcome.message}`;
         watch.rewind();
-        // What was seen before the DELETE says nothing about it.
-        watch.lastLook = watch.state = null;
+        watch.forget();
         const end = await watch.until(judgeDeletion);
         if (end === 'gone') return null;
         if (end === 'deadline') {

@@ -11,10 +11,11 @@ import {
 import type { ApplicationFailure } from '@temporalio/common';
 import { CancelledFailure, type Duration } from '@temporalio/common';
 import type { InstanceReading, Look } from '../activities';
-import { DEFAULT_POLLING, type Polling } from '../policy/polling';
+import { DEFAULT_POLLING, nextInterval, type Polling } from '../policy/polling';
 import {
   decideRecovery,
   DEFAULT_RECOVERY_POLICY,
+  isBusy,
   STEPS,
   type RecoveryAction,
   type RecoveryFacts,
@@ -118,6 +119,8 @@ interface RecoveryProgress {
   vmState: string | null;
   /** Something was changed. */
   changed: boolean;
+  /** It was stopped by this run, and not started again. */
+  owesStart: boolean;
   steps: RecoveryStep[];
   /** When the failure was noticed, of the newest notification that was acted on. */
   failedAt: number | null;
@@ -237,6 +240,8 @@ class InstanceRecovery {
   /** Nova's refusal that led to the last decision afresh. */
   private refused: { action: RecoveryAction; refusal: Refusal } | null = null;
   private isCancelling = false;
+  /** An earlier run was deciding: its deadline goes on. */
+  private isResumed: boolean;
 
   constructor(
     private readonly input: RecoverInstanceInput,
@@ -257,11 +262,13 @@ class InstanceRecovery {
       known: null,
       vmState: null,
       changed: false,
+      owesStart: false,
       steps: [],
       failedAt,
       reportsRunning,
       nextFailedAt: null,
     };
+    this.isResumed = carried !== undefined && carried.progress.plan === null;
     if (!carried) {
       this.watch.phase = 'deciding';
       this.watch.deadline = Date.now() + timeouts.task;
@@ -303,7 +310,7 @@ class InstanceRecovery {
         if (this.checked.dryRun) return this.result('planned', plan);
         if (plan.path === 'none') return this.skipped(plan);
         Object.assign(progress, { plan, step: 0, sent: false });
-        this.watch.headline = plan.message;
+        this.watch.headline = `Path ${plan.path} (${plan.reason}): ${plan.steps.join(', ')}`;
       }
       const plan = required(progress.plan ?? undefined, 'plan');
       if ((await this.execute(plan)) === 'reached') {
@@ -335,7 +342,8 @@ class InstanceRecovery {
   /** Waits for a running task, then decides. */
   private async decide(): Promise<RecoveryPlan> {
     const { watch, checked, progress } = this;
-    watch.deadline = Date.now() + checked.timeouts.task;
+    if (!this.isResumed) watch.deadline = Date.now() + checked.timeouts.task;
+    this.isResumed = false;
     watch.enter('deciding');
     for (;;) {
       const reading = await this.read();
@@ -456,9 +464,10 @@ class InstanceRecovery {
     if (requestId !== null) progress.known?.push(requestId);
     progress.steps.push({ action, at: iso(Date.now()), ...(note !== undefined && { note }) });
     // What was seen before says nothing about its effect: the next look counts, even if it shows the same.
-    watch.state = null;
-    watch.lastLook = null;
+    watch.forget();
     watch.rewind();
+    if (action === 'stop') progress.owesStart = true;
+    if (action === 'start') progress.owesStart = false;
   }
 
   /** After the time for sending was over: whether an action of ours is on Nova's record. */
@@ -521,6 +530,7 @@ class InstanceRecovery {
       if (state.taskState === null && action !== 'start' && action !== 'reboot' && action !== 'unrescue') return 'idle';
       return undefined;
     };
+    let interval = checked.polling.initialInterval;
     for (;;) {
       const end = await watch.until(judge, () => this.continueAsNewWhenLong());
       switch (end) {
@@ -533,17 +543,20 @@ class InstanceRecovery {
         case 'deadline':
           throw this.lateFailure(action, checked.timeouts[timeout]);
         case 'idle':
-          if (await this.whyIdle(action)) return 'again';
+          if (await this.othersActed(action)) return 'again';
+          await watch.pause(interval, 'look again');
+          interval = nextInterval(interval, checked.polling);
+          watch.forget();
       }
     }
   }
 
   /**
    * Nothing is under way, and the target is not reached. Nova accepted the action and it failed on the host: only the
-   * instance action says so. Or somebody else has acted since: decide afresh. Or Nova is late: wait on.
+   * instance action says so. Or somebody else has acted since: true, decide afresh. Or Nova is late: wait on.
    */
-  private async whyIdle(action: RecoveryAction): Promise<boolean> {
-    const { watch, progress } = this;
+  private async othersActed(action: RecoveryAction): Promise<boolean> {
+    const { progress } = this;
     const reading = await this.read();
     if (reading === 'deadline' || reading.look === null) return false;
     const { state } = reading.look;
@@ -560,11 +573,7 @@ class InstanceRecovery {
     }
     const newest = reading.actions?.[0];
     const others = newest && newest.requestId !== progress.requestId && !progress.known?.includes(newest.requestId);
-    if (others || state.vmState !== progress.vmState) return true;
-    await watch.pause(this.checked.polling.initialInterval, 'look again');
-    watch.state = null;
-    watch.lastLook = null;
-    return false;
+    return Boolean(others) || state.vmState !== progress.vmState;
   }
 
   // ---- ends
@@ -572,26 +581,39 @@ class InstanceRecovery {
   /** No new path is begun, but a server that this run stopped is started again. */
   private async endCancelled(): Promise<CancelledFailure> {
     this.isCancelling = true;
-    const { progress, checked } = this;
+    const { progress, checked, watch } = this;
     const action = progress.plan?.steps[progress.step];
-    const stops = progress.plan?.steps.includes('stop') ?? false;
     try {
-      let owesStart = stops && ((action === 'stop' && progress.sent) || action === 'start');
       if (action === 'stop' && !progress.sent) {
-        this.watch.deadline = Date.now() + checked.timeouts.stop;
-        owesStart = await this.wasTaken('stop');
+        watch.deadline = Date.now() + checked.timeouts.stop;
+        await this.wasTaken('stop');
       }
-      if (!owesStart || !progress.plan) return new CancelledFailure('The recovery was cancelled');
-      const end = await this.execute(progress.plan);
+      if (progress.owesStart) {
+        if (action === 'stop') await this.confirm('stop');
+        progress.sent = false;
+        await this.startAgain();
+      } else if (action === 'start' && progress.sent) {
+        await this.confirm('start');
+      } else {
+        return new CancelledFailure('The recovery was cancelled');
+      }
       return new CancelledFailure(
-        end === 'reached'
-          ? 'The recovery was cancelled; the instance, which it had stopped, was started again'
-          : `The recovery was cancelled; the instance is ${describeState(this.watch.state)}`,
+        `The recovery was cancelled; the instance, which it had stopped, is ${describeState(watch.state)} again`,
       );
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       return new CancelledFailure(`The recovery was cancelled; starting the instance again failed: ${reason}`);
     }
+  }
+
+  private async startAgain(): Promise<void> {
+    const { watch, checked } = this;
+    for (let attempt = 0; attempt <= DECISIONS; attempt++) {
+      if ((await this.take('start')) === 'reached') return;
+      watch.deadline = Date.now() + checked.timeouts.task;
+      await watch.until((look) => (look !== null && isBusy(look.state) ? undefined : 'settled'));
+    }
+    throw this.keptChanging();
   }
 
   private skipped(plan: RecoveryPlan): RecoverInstanceResult {

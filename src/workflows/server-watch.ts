@@ -126,6 +126,12 @@ export class ServerWatch {
     else this.tell();
   }
 
+  /** What was seen says nothing about what was just done: the next look counts, even if it shows the same. */
+  forget(): void {
+    this.state = null;
+    this.lastLook = null;
+  }
+
   /** Starts again at the shortest interval, because something is about to change. */
   rewind(): void {
     this.interval = this.polling.initialInterval;

@@ -583,6 +583,28 @@ describe('cancellation', () => {
     expect(bed.cloud.server(id)).toMatchObject({ vmState: 'active', taskState: null });
   });
 
+  test('after a stop, while it is decided afresh: it is started again all the same', async () => {
+    const id = await active();
+    bed.cloud.inject({
+      method: 'POST',
+      path: new RegExp(`${id}/action`),
+      match: ({ body }) => {
+        if (!body.includes('os-start')) return false;
+        bed.cloud.setState(id, { taskState: 'image_uploading' });
+        return true;
+      },
+      answer: { status: 409, body: { conflictingRequest: { code: 409, message: 'busy' } } },
+    });
+    const handle = await recover(id);
+    await eventually(async () => (await progress(handle)).state?.taskState === 'image_uploading');
+    await handle.cancel();
+    await eventually(async () => (await progress(handle)).phase === 'starting');
+    bed.cloud.setState(id, { taskState: null });
+    expect(await isCancelled(handle)).toBe(true);
+    expect(done(id)).toEqual(['stop', 'start']);
+    expect(bed.cloud.server(id)).toMatchObject({ vmState: 'active', taskState: null });
+  });
+
   test('in the middle of a stop whose answer is late', async () => {
     const id = await active();
     const slow = bed.cloud.inject({
