@@ -2,7 +2,7 @@
 import type { CreateServerResult, PollingOptions } from '../src/client';
 import { startCreateServer } from '../src/client';
 import type { Measure } from './main';
-import { Stage } from './stage';
+import { quantile as at, Stage } from './stage';
 
 const SERVERS = 200;
 const BUILD_SECONDS = 10;
@@ -55,9 +55,4 @@ async function one(
   const { serverId }: CreateServerResult = await handle.result();
   const lag = (Date.now() - (cloud.server(serverId).activeAt ?? NaN)) / 1000;
   return { lag, events: (await handle.describe()).historyLength };
-}
-
-function at(sorted: number[], share: number): number {
-  const value = sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN;
-  return Math.round(value * 100) / 100;
 }

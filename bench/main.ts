@@ -1,9 +1,11 @@
 /**
- * `npm run bench [-- name …]`: measures what the product exists for, on a simulated cloud, a Temporal dev server and one
- * worker on this machine. Prints a table; without a name, runs all.
+ * `npm run bench [-- name …]`: measures what the product exists for, with a Temporal dev server and one worker on this
+ * machine. Prints a table; without a name, runs all. The cloud is a simulated one; `recover` takes that of `OS_*`, where
+ * it is set.
  */
 import os from 'node:os';
 import { benchCreate } from './create';
+import { benchRecover } from './recover';
 
 /** One line of the table. */
 export interface Measure {
@@ -15,6 +17,7 @@ export interface Measure {
 
 const BENCHES: Record<string, () => Promise<Measure[]>> = {
   create: benchCreate,
+  recover: benchRecover,
 };
 
 async function main(names: string[]): Promise<void> {

@@ -1,4 +1,4 @@
-/** What a benchmark runs on: a Temporal dev server, a simulated cloud in this process, workers in processes of their own. */
+/** What a benchmark runs on: a Temporal dev server, a cloud (simulated in this process, or a real one), workers in processes of their own. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import path from 'node:path';
@@ -12,24 +12,33 @@ export class Stage {
 
   private constructor(
     readonly server: TemporalServer,
-    readonly cloud: SimulatedCloud,
+    /** Undefined on a real cloud. */
+    readonly simulated: SimulatedCloud | undefined,
+    /** `OS_*` of the cloud. */
+    readonly cloudEnv: NodeJS.ProcessEnv,
     readonly client: Client,
   ) {}
 
-  static async open(options: SimulatedCloudOptions, workers = 1): Promise<Stage> {
+  /** With 'environment', on the cloud that `OS_*` names. */
+  static async open(on: SimulatedCloudOptions | 'environment', user: 'admin' | 'demo' = 'demo'): Promise<Stage> {
     const server = await startTemporalServer({ port: 0, log: console.error });
-    const cloud = await SimulatedCloud.start(options);
+    const simulated = on === 'environment' ? undefined : await SimulatedCloud.start(on);
     const client = new Client({ connection: await Connection.connect({ address: server.address }) });
-    const stage = new Stage(server, cloud, client);
-    for (let i = 0; i < workers; i++) await stage.addWorker();
+    const stage = new Stage(server, simulated, simulated?.env(user) ?? process.env, client);
+    await stage.addWorker();
     return stage;
+  }
+
+  get cloud(): SimulatedCloud {
+    if (this.simulated === undefined) throw new Error('this stage has a real cloud');
+    return this.simulated;
   }
 
   async addWorker(): Promise<void> {
     const child = spawn(process.execPath, [path.join(__dirname, '../lib/worker.js')], {
       env: {
         ...process.env,
-        ...this.cloud.env(),
+        ...this.cloudEnv,
         TEMPORAL_ADDRESS: this.server.address,
         TEMPORAL_NAMESPACE: this.server.namespace,
         TEMPORAL_TASK_QUEUE: this.taskQueue,
@@ -53,7 +62,13 @@ export class Stage {
       if (worker.exitCode === null) await once(worker, 'exit');
     }
     await this.client.connection.close();
-    await this.cloud.stop();
+    await this.simulated?.stop();
     await this.server.stop();
   }
+}
+
+/** The value below which that share of a sorted list lies, to hundredths. */
+export function quantile(sorted: number[], share: number): number {
+  const value = sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN;
+  return Math.round(value * 100) / 100;
 }

@@ -1,6 +1,7 @@
-// Part of `npm run build`: bundles the workflow code once, so that a worker need not do it at each start.
+// Part of `npm run build`: bundles the workflow code once, so that a worker need not do it at each start, and lets
+// `npx temporal-nova` run in this repository (npm itself does that only where the package is installed).
 import { createRequire } from 'node:module';
-import { writeFile } from 'node:fs/promises';
+import { chmod, writeFile } from 'node:fs/promises';
 import { fileURLToPath, URL } from 'node:url';
 
 const require = createRequire(import.meta.url);
@@ -12,3 +13,4 @@ const { code } = await bundleWorkflowCode({
   logger: new DefaultLogger('WARN'),
 });
 await writeFile(`${lib}workflow-bundle.js`, code);
+await chmod(`${lib}cli.js`, 0o755);

@@ -9,7 +9,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Client, Connection, type WorkflowHandle } from '@temporalio/client';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils';
 import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
-import { startCreateServer, type CreateServerInput } from '../src/client';
+import {
+  startCreateServer,
+  startRecoverInstance,
+  type CreateServerInput,
+  type Progress,
+  type RecoverInstanceInput,
+  type ServerState,
+} from '../src/client';
 import { startTemporalServer } from '../src/demo/temporal-server';
 import { createComputeClient, loadCloudConfig } from '../src/nova';
 import { SimulatedCloud } from '../src/simulator';
@@ -24,6 +31,9 @@ interface Stage {
   create(input?: Partial<CreateServerInput>): Promise<WorkflowHandle>;
   /** Puts an intermediate result into a handle's progress. */
   serverId(handle: WorkflowHandle): Promise<string>;
+  /** A server that is ACTIVE, or in the state that these actions of its owner lead to. */
+  server(...actions: object[]): Promise<string>;
+  recover(instanceId: string, input?: Partial<RecoverInstanceInput>): Promise<WorkflowHandle>;
 }
 
 type Recording = (stage: Stage) => Promise<WorkflowHandle>;
@@ -79,7 +89,7 @@ const RECORDINGS: Record<string, Recording> = {
   async 'create-continued'({ cloud, create, serverId }) {
     const handle = await create({ polling: { initialInterval: 20_000, maximumInterval: 20_000 } });
     const id = await serverId(handle);
-    for (let wake = 0; wake < 6; wake++) {
+    for (let wake = 0; wake < 12; wake++) {
       await handle.signal('wake');
       await delay(300);
     }
@@ -90,13 +100,100 @@ const RECORDINGS: Record<string, Recording> = {
   async 'create-invalid-input'({ create }) {
     return create({ timeout: 'soon' as never });
   },
+  async 'recover-stop-start'({ server, recover }) {
+    return recover(await server());
+  },
+  async 'recover-start'({ cloud, server, recover }) {
+    const id = await server();
+    cloud.crash(id);
+    cloud.runPowerSync();
+    await eventually(async () => (cloud.server(id).vmState === 'stopped' ? id : null));
+    return recover(id);
+  },
+  async 'recover-paused-skip'({ server, recover }) {
+    return recover(await server({ pause: null }));
+  },
+  async 'recover-paused-restore'({ server, recover }) {
+    return recover(await server({ pause: null }), { policy: { paused: 'restore' } });
+  },
+  async 'recover-rescued-restore'({ server, recover }) {
+    return recover(await server({ rescue: {} }), { policy: { rescued: 'restore' } });
+  },
+  async 'recover-resized-confirm'({ server, recover }) {
+    return recover(await server({ resize: { flavorRef: '2' } }), { policy: { resized: 'confirm' } });
+  },
+  async 'recover-busy'({ cloud, server, recover }) {
+    const id = await server();
+    cloud.setState(id, { taskState: 'image_uploading' });
+    const handle = await recover(id);
+    await seen(handle, (state) => state.taskState === 'image_uploading');
+    cloud.setState(id, { vmState: 'suspended', taskState: null });
+    return handle;
+  },
+  async 'recover-lost-answer'({ cloud, server, recover }) {
+    const id = await server();
+    cloud.inject({ method: 'POST', path: /\/action$/, carriedOut: true, answer: { status: 504 } });
+    return recover(id);
+  },
+  async 'recover-conflict'({ cloud, server, recover }) {
+    const id = await server();
+    cloud.inject({
+      method: 'POST',
+      path: /\/action$/,
+      match: () => (cloud.setState(id, { vmState: 'stopped', taskState: null, powerState: 4 }), true),
+      answer: { status: 409, body: { conflictingRequest: { code: 409, message: `Cannot 'stop' instance ${id}` } } },
+    });
+    return recover(id);
+  },
+  async 'recover-failed-on-host'({ cloud, server, recover }) {
+    const id = await server();
+    cloud.failAction(id, 'stop');
+    return recover(id);
+  },
+  async 'recover-cancelled-after-stop'({ cloud, server, recover }) {
+    const id = await server();
+    cloud.setTimes({ actionSeconds: 0.5 });
+    const handle = await recover(id);
+    await seen(handle, (state) => state.taskState === 'powering-off');
+    await handle.cancel();
+    return handle;
+  },
+  async 'recover-again'({ cloud, server, recover }) {
+    const id = await server();
+    cloud.setTimes({ actionSeconds: 0.5 });
+    const handle = await recover(id);
+    await seen(handle, (state) => state.taskState === 'powering-on');
+    await handle.signal('notified', {
+      event: 'LIFECYCLE',
+      generatedTime: new Date(Date.now() + 1_000).toISOString(),
+    });
+    return handle;
+  },
+  async 'recover-continued'({ cloud, server, recover }) {
+    const id = await server();
+    cloud.setState(id, { taskState: 'image_uploading' });
+    const handle = await recover(id, { polling: { initialInterval: 20_000, maximumInterval: 20_000 } });
+    await seen(handle, (state) => state.taskState === 'image_uploading');
+    for (let wake = 0; wake < 12; wake++) {
+      await handle.signal('wake');
+      await delay(300);
+    }
+    cloud.setState(id, { taskState: null });
+    await handle.signal('wake');
+    await eventually(async () => (cloud.server(id).actions.some(({ action }) => action === 'stop') ? id : null));
+    for (const vmState of ['stopped', 'active']) {
+      await eventually(async () => (cloud.server(id).vmState === vmState ? id : null));
+      await handle.signal('wake');
+    }
+    return handle;
+  },
 };
 
 async function main(names: string[]): Promise<void> {
   Runtime.install({ logger: new DefaultLogger('ERROR'), shutdownSignals: [] });
   const server = await startTemporalServer({
     port: 0,
-    dynamicConfig: { 'limit.historyCount.suggestContinueAsNew': 40 },
+    dynamicConfig: { 'limit.historyCount.suggestContinueAsNew': 80 },
   });
   const cloud = await SimulatedCloud.start();
   const compute = createComputeClient(loadCloudConfig(cloud.env()));
@@ -119,8 +216,8 @@ async function main(names: string[]): Promise<void> {
   try {
     for (const [name, record] of Object.entries(RECORDINGS)) {
       if (names.length > 0 && !names.includes(name)) continue;
-      cloud.setTimes({ buildSeconds: Infinity });
-      const handle = await record({
+      cloud.setTimes({ buildSeconds: Infinity, actionSeconds: 0.1 });
+      await record({
         cloud,
         create: (input = {}) =>
           startCreateServer(
@@ -139,14 +236,28 @@ async function main(names: string[]): Promise<void> {
             );
             return state ? serverId : null;
           }),
+        async server(...actions) {
+          const request = { name, flavorRef: cloud.flavorId, imageRef: cloud.imageId, networks: 'none' as const };
+          const { id } = await compute.createServer(request, { tags: [] });
+          cloud.finishBuild(id);
+          for (const action of actions) {
+            cloud.action(id, action, 'demo');
+            await eventually(async () => (cloud.server(id).taskState === null ? id : null));
+          }
+          return id;
+        },
+        recover: (instanceId, input = {}) =>
+          startRecoverInstance(
+            client,
+            { instanceId, polling: POLLING, ...input },
+            { workflowId: name, taskQueue: TASK_QUEUE },
+          ),
       });
       await client.workflow
         .getHandle(name)
         .result()
         .catch(() => undefined);
-      for (const [run, runId] of (
-        await runsOf(client, handle as WorkflowHandle & { firstExecutionRunId: string })
-      ).entries()) {
+      for (const [run, runId] of (await runsOf(client, name)).entries()) {
         const history = await client.workflow.getHandle(name, runId).fetchHistory();
         const file = path.join(folder, `${name}${run === 0 ? '' : `.${run + 1}`}.json`);
         await writeFile(file, `${JSON.stringify(JSON.parse(historyToJSON(history)), withoutStacks, 1)}\n`);
@@ -171,17 +282,22 @@ function withoutStacks(key: string, value: unknown): unknown {
 }
 
 /** The runs of a workflow, oldest first. */
-async function runsOf(
-  client: Client,
-  { workflowId, firstExecutionRunId }: WorkflowHandle & { firstExecutionRunId: string },
-) {
-  const runs = [firstExecutionRunId];
+async function runsOf(client: Client, workflowId: string): Promise<string[]> {
+  const runs = [(await client.workflow.getHandle(workflowId).describe()).raw.workflowExecutionInfo?.firstRunId ?? ''];
   for (;;) {
     const { events } = await client.workflow.getHandle(workflowId, runs.at(-1)).fetchHistory();
     const next = events?.at(-1)?.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId;
     if (!next) return runs;
     runs.push(next);
   }
+}
+
+/** Waits until a workflow has seen its server in such a state. */
+async function seen(handle: WorkflowHandle, fits: (state: ServerState) => boolean): Promise<void> {
+  await eventually(async () => {
+    const { state } = await handle.query<Progress>('progress');
+    return state !== null && fits(state) ? state.status : null;
+  });
 }
 
 async function eventually(check: () => Promise<string | null>): Promise<string> {

@@ -11,7 +11,7 @@ import { noWorker, persistently, type Temporal } from './temporal';
 const LOOK_EVERY_MS = 500;
 const ANSWER_WITHIN_MS = 3_000;
 /** A workflow that has not answered for this long may have no worker. */
-const SILENT_FOR_MS = 4_000;
+const SILENT_FOR_MS = 2_500;
 
 export interface Failure {
   /** A type of this package's failures, or 'Cancelled', 'Terminated', 'TimedOut'. */

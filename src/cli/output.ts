@@ -71,8 +71,9 @@ export class Output {
   }
 }
 
+/** One that can show a spinner: ora never ends clearing its line where the width is said to be 0 (a bare pty). */
 function isTerminal(stream: NodeJS.WriteStream): boolean {
-  return stream.isTTY && process.env.TERM !== 'dumb' && !process.env.CI;
+  return stream.isTTY && stream.columns > 0 && process.env.TERM !== 'dumb' && !process.env.CI;
 }
 
 /** '14:05:00Z'; with the date where that is another one than today's. */

@@ -26,7 +26,8 @@ export interface RecoverOptions extends CommonOptions {
 }
 
 /** @returns the exit code */
-export async function recover(instanceId: string, options: RecoverOptions): Promise<number> {
+export async function recover(uuid: string, options: RecoverOptions): Promise<number> {
+  const instanceId = uuid.toLowerCase(); // as Nova writes it
   const { dryRun = false, json = false } = options;
   const output = new Output(json);
   const input = checked(checkRecoverInstanceInput, inputOf(instanceId, options));

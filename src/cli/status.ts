@@ -45,7 +45,7 @@ export async function status(id: string, { json = false }: StatusOptions): Promi
   const output = new Output(json);
   const notes: string[] = [];
   const { workflow, server } = isUuid(id)
-    ? await ofUuid(id, notes)
+    ? await ofUuid(id.toLowerCase(), notes)
     : { workflow: await ofWorkflow(id, notes), server: null };
   if (workflow) tellWorkflow(output, workflow);
   if (server) tellServer(output, server);

@@ -54,7 +54,9 @@ class View {
       // the last one led to the phase it is in now; those before it came earlier
       this.line(seen(observation === last ? phase : (this.phase ?? phase), observation), Date.parse(observation.at));
     }
-    if (fresh.length === 0 && phase !== this.phase) this.line(last ? seen(phase, last) : phase);
+    if (fresh.length === 0 && phase !== this.phase)
+      if (last) this.line(seen(phase, last));
+      else this.line(phase, this.started);
     if (Date.now() - this.lastLine > REMIND_EVERY_MS) {
       this.line(`${phase}: still ${describeState(last ?? null)}; until ${deadline ?? 'it is over'}`);
     }
@@ -63,7 +65,7 @@ class View {
   }
 
   private line(text: string, at = Date.now()): void {
-    this.log(`${((at - this.started) / 1_000).toFixed(1).padStart(7)} s  ${text}`);
+    this.log(`${(Math.max(0, at - this.started) / 1_000).toFixed(1).padStart(7)} s  ${text}`);
     this.lastLine = Date.now();
   }
 }

@@ -47,7 +47,7 @@ const COMMANDS: Record<string, Command> = {
   },
   recover: {
     arguments: '[server] [policy]',
-    does: 'a monitor reports its failure: start RecoverInstanceWorkflow; policy: paused=restore stoppedByUser=start …',
+    does: 'a monitor reports its failure: start RecoverInstanceWorkflow; policy: as paused=restore',
     run: (driven, words) => {
       const wanted = words.find((word) => !word.includes('='));
       return driven.recover(findServer(driven.cloud, wanted).id, toPolicy(words.filter((word) => word.includes('='))));
@@ -76,6 +76,9 @@ export function help(show: Log): void {
     show(`  ${`${name} ${command.arguments}`.padEnd(25)} ${command.does}`);
   }
   show('  A server is named by its name, its id or the beginning of it; without one, the newest is meant.');
+  show(
+    '  Try "recover paused=restore"; "stop", then "recover" and "recover stoppedByUser=start"; "crash", then "recover".',
+  );
 }
 
 /** Carries out the lines of an input, one after the other, until it ends. */

@@ -1,7 +1,7 @@
 /** What a person sees of the demo's workflows: where they are, live how they go on, and how they end. */
 import { WorkflowFailedError } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
-import type { CreateServerResult, RecoverInstanceResult } from '../client';
+import type { CreateServerResult, RecoverInstanceResult, RecoveryReason } from '../client';
 import { describeState } from '../policy/server-state';
 import { follow } from './follow';
 import type { DemoWorkflow } from './session';
@@ -9,6 +9,9 @@ import type { Log } from './tool-cache';
 
 /** Width of the labels at the beginning of lines. */
 const LABEL = 11;
+
+/** Skips that leave an instance behind which may have failed: somebody should look at it. */
+const LEFT_FAILED: ReadonlySet<RecoveryReason> = new Set(['paused', 'rescued', 'resized']);
 
 /** A label, and lines beside it. */
 export function say(show: Log, label: string, ...lines: string[]): void {
@@ -50,7 +53,7 @@ export function showRecovery(recovery: DemoWorkflow<RecoverInstanceResult>, show
     say(
       show,
       outcome === 'recovered' ? 'Recovered' : 'Skipped',
-      ...sentences(`${outcome === 'skipped' ? '⚠ ' : ''}${message}`),
+      ...sentences(`${outcome === 'skipped' && LEFT_FAILED.has(reason) ? '⚠ ' : ''}${message}`),
       `path ${path}, reason ${reason}`,
       `steps ${steps.join(', ') || 'none'}; ${after ? describeState(after) : 'gone'} after ${seconds.toFixed(1)} s`,
       `${events} events in the workflow's history`,

@@ -316,7 +316,7 @@ export class Instance {
 
   /** The end of an action that fails on the host. Where that is ERROR, it is seen with its task for a moment. */
   private failure(rule: FailingRule, before: VmState, now: number, took: number): Moment[] {
-    const survives = rule.failure === 'error-unless-running' && !isOff(this.guest);
+    const survives = rule.failure === 'error-unless-running' && this.guest === POWER.RUNNING;
     const intoError = !survives && (rule.failure ?? 'revert') !== 'revert';
     const cause = `anchor_${rule.operation ?? rule.name} = fail`;
     const broken: Moment = {
@@ -329,7 +329,7 @@ export class Instance {
     const end: Moment = {
       at: now + took,
       pass: (at) => {
-        if (!intoError) this.vmState = before;
+        if (!intoError) this.vmState = survives ? 'active' : before;
         this.taskState = null;
         this.deleting = false;
         this.log.finish(at, this.host, survives ? undefined : cause);

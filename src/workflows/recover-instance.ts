@@ -286,6 +286,8 @@ class InstanceRecovery {
     try {
       const { failedAt, reportsRunning } = checkNotification(notification);
       if (failedAt === null || reportsRunning) return;
+      // What began this recovery comes by signal too, and its clock may be ahead of ours.
+      if (failedAt === this.progress.failedAt) return;
       this.progress.nextFailedAt = Math.max(failedAt, this.progress.nextFailedAt ?? 0);
     } catch (error) {
       // A signal's sender can't be told; this recovery must not fail for it.
@@ -544,6 +546,7 @@ class InstanceRecovery {
           throw this.lateFailure(action, checked.timeouts[timeout]);
         case 'idle':
           if (await this.othersActed(action)) return 'again';
+          if (watch.remaining === 0) throw this.lateFailure(action, checked.timeouts[timeout]);
           await watch.pause(interval, 'look again');
           interval = nextInterval(interval, checked.polling);
           watch.forget();

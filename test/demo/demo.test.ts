@@ -133,8 +133,14 @@ describe('the demo on a simulated cloud', () => {
     await demo.printed(/steps reboot after .*, pause after .*; PAUSED/);
     const id = await demo.printed(/npx temporal-nova recover (\S+) --dry-run/);
     expect(await shell(demo, `recover ${id} --dry-run`)).toMatch(/Planned +path none, reason paused/);
+    demo.type('stop demo');
+    await demo.printed(/Cannot 'stop' instance \S+ while it is in vm_state paused/);
     demo.type('unpause demo');
     await demo.printed(/demo-\S+ is now ACTIVE/);
+    demo.type('stop demo');
+    await demo.printed(/demo-\S+ is now SHUTOFF/);
+    demo.type('recover demo');
+    await demo.printed(/Skipped {4}The instance was stopped by a user/);
     demo.type('create web-2');
     await demo.printed(/create-web-2 {2}http/);
     await demo.printed(/create-web-2[^]*BUILD/);

@@ -297,7 +297,10 @@ describe('a server in a state of its own', () => {
 
   test('VERIFY_RESIZE of a server that was stopped: reverted and started', async () => {
     if (!canResize()) return;
-    const id = await reached([{ 'os-stop': null }, 'SHUTOFF'], [{ resize: { flavorRef: cloud.otherFlavor?.id } }, 'VERIFY_RESIZE']);
+    const id = await reached(
+      [{ 'os-stop': null }, 'SHUTOFF'],
+      [{ resize: { flavorRef: cloud.otherFlavor?.id } }, 'VERIFY_RESIZE'],
+    );
     expect(await recover(id, { policy: { resized: 'revert' } })).toMatchObject({ path: 'revert', after: RUNNING });
     expect(await done(id)).toEqual(['stop', 'resize', 'revertResize', 'start']);
   });
@@ -313,7 +316,9 @@ describe('a server in a state of its own', () => {
   test('shelved: skipped', async () => {
     const id = await cloud.active();
     await cloud.owner.act(id, { shelve: null });
-    await until('it is shelved', async () => ((await cloud.owner.look(id)).status.startsWith('SHELVED') ? true : undefined));
+    await until('it is shelved', async () =>
+      (await cloud.owner.look(id)).status.startsWith('SHELVED') ? true : undefined,
+    );
     expect(await recover(id)).toMatchObject({ outcome: 'skipped', reason: 'shelved' });
   });
 
@@ -363,7 +368,7 @@ describe('policies and permissions', () => {
     expect(await done(id)).toEqual(['lock', 'stop', 'start']);
   });
 
-  test('locked by its owner: the owner’s own recovery passes', async () => {
+  test('locked by its owner: a member’s recovery is skipped all the same', async () => {
     const id = await cloud.active();
     await cloud.owner.act(id, { lock: {} });
     const result = await recover(id);
@@ -389,7 +394,12 @@ describe('policies and permissions', () => {
     ];
     for (const [id, plan] of plans) {
       const before = await done(id);
-      expect(await recover(id, { dryRun: true })).toMatchObject({ outcome: 'planned', after: null, steps: [], ...plan });
+      expect(await recover(id, { dryRun: true })).toMatchObject({
+        outcome: 'planned',
+        after: null,
+        steps: [],
+        ...plan,
+      });
       expect(await done(id)).toEqual(before);
     }
   });
@@ -398,7 +408,9 @@ describe('policies and permissions', () => {
 describe('reports', () => {
   test('of a failure before the last restart cause nothing; later ones do', async () => {
     const id = await cloud.active();
-    const at = (time: number) => ({ notification: { event: 'LIFECYCLE', generatedTime: new Date(time).toISOString() } });
+    const at = (time: number) => ({
+      notification: { event: 'LIFECYCLE', generatedTime: new Date(time).toISOString() },
+    });
     const noticed = Date.now() - 1_000;
     await cloud.take(id, { reboot: { type: 'HARD' } }, 'ACTIVE');
     expect(await recover(id, at(noticed))).toMatchObject({ outcome: 'skipped', reason: 'already-recovered' });

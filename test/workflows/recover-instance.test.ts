@@ -365,6 +365,15 @@ describe('duplicates', () => {
     expect(done(id)).toEqual(['stop', 'start']);
   });
 
+  test('a notification whose clock is ahead of ours is recovered once', async () => {
+    const id = await active();
+    const generatedTime = new Date(Date.now() + 60_000).toISOString();
+    expect(await recovered(id, { notification: { event: 'LIFECYCLE', generatedTime } })).toMatchObject({
+      outcome: 'recovered',
+    });
+    expect(done(id)).toEqual(['stop', 'start']);
+  });
+
   test('a notification that is none is ignored', async () => {
     const id = await active();
     const handle = await recover(id);
@@ -498,6 +507,17 @@ describe('refusals and surprises', () => {
     expect((await handle.describe()).status.name).toBe('RUNNING');
     bed.cloud.setState(id, { powerState: 1 });
     expect(await handle.result()).toMatchObject({ outcome: 'recovered', after: running });
+  });
+
+  test('a reboot that leaves it as it was, without a word of an error, fails at its own timeout', async () => {
+    const id = await inState({ pause: null });
+    const handle = await recover(id, { policy: { paused: 'restart' }, timeouts: { start: '1s' } });
+    await eventually(() => done(id).includes('reboot'));
+    bed.cloud.setState(id, { vmState: 'paused', taskState: null });
+    expect(await failureOf(handle)).toMatchObject({
+      type: 'InstanceRecoveryFailed',
+      details: { step: 'reboot', state: { vmState: 'paused' } },
+    });
   });
 
   test('a stop that does not end fails at its own timeout', async () => {
