@@ -1,8 +1,8 @@
 /**
  * Recoveries one after another: from the start's call to the result, which says ACTIVE and running; and how much of that
  * is Nova's own. Nova's own is the time in which the server shows a task (powering-off, powering-on), seen by a watch
- * beside it: the events of the instance actions tell whole seconds only. On a cloud that has
- * Masakari, the same failure is then posted there. `BENCH_RECOVERIES` is how many; default 10.
+ * beside it: the events of the instance actions tell whole seconds only. On a cloud that has Masakari, the same failure
+ * is then posted there. `BENCH_RECOVERIES` is how many; default 10.
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';

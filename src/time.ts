@@ -4,7 +4,8 @@
  */
 export function parseTime(text: string): number {
   const iso = text.trim().replace(' ', 'T');
-  if (!/^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d:?\d\d)?$/i.test(iso)) return NaN;
-  const hasZone = /(Z|[+-]\d\d:?\d\d)$/i.test(iso.slice(10));
-  return Date.parse(hasZone || iso.length === 10 ? iso : `${iso}Z`);
+  if (!/^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?)?(Z|[+-]\d\d(:?\d\d)?)?$/i.test(iso)) return NaN;
+  const zone = /(Z|[+-]\d\d(:?\d\d)?)$/i.exec(iso.slice(10))?.[0];
+  if (zone === undefined) return Date.parse(iso.length === 10 ? iso : `${iso}Z`);
+  return Date.parse(zone.length === 3 ? `${iso}:00` : iso);
 }

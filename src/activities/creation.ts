@@ -7,6 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { CancelledFailure } from '@temporalio/common';
 import { NovaError, type ComputeClient, type NovaServer, type NovaServerRequest } from '../nova';
+import { toApplicationFailure } from './failures';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
 
@@ -93,7 +94,10 @@ export async function createServer(compute: ComputeClient, request: CreateServer
   const work = async (): Promise<CreatedServer> => {
     checkDeadline();
     if (mayExist) {
-      const server = await findServer(compute, request.creation, cancellationSignal);
+      const server = await findServer(compute, request.creation, cancellationSignal).catch((error: unknown) => {
+        // That the look-up was refused says nothing about the server.
+        throw isRefusal(error) ? toApplicationFailure(error, { attempt: info.attempt, mayExist: true }) : error;
+      });
       if (server) return { serverId: server.id, adopted: true, look: toLook(server) };
     }
     if (cancellationSignal.aborted) throw new CancelledFailure('cancelled before the server was asked for');
@@ -126,7 +130,7 @@ async function post(
   return (await compute.createServer(server, { tags: [creationTag(creation)], schedulerHints })).id;
 }
 
-function isRefusal(error: unknown): boolean {
+function isRefusal(error: unknown): error is NovaError {
   return error instanceof NovaError && !error.retryable;
 }
 

@@ -10,6 +10,8 @@ export interface FailureDetails {
   requestId?: string;
   /** Nova asked to be left alone for this long, in milliseconds. */
   retryAfterMs?: number;
+  /** True when a server may have been made although this failed. */
+  mayExist?: boolean;
 }
 
 /** Failure types of interface and design, by the kind of error. `NovaUnavailable` is the one that is retried. */
@@ -37,18 +39,19 @@ export function retryDelay(attempt: number, retryAfterMs: number | undefined, ra
   return Math.round(retryAfterMs === undefined ? spread : retryAfterMs + random() * Math.min(backoff, 1_000));
 }
 
-/**
- * @param attempt of the activity, from 1
- * @param within don't wait longer than this many milliseconds for the next attempt
- */
-export function toApplicationFailure(
-  error: NovaError,
-  attempt: number,
-  serverId?: string,
-  within = Infinity,
-): ApplicationFailure {
+export interface FailureContext {
+  /** Of the activity, from 1. */
+  attempt: number;
+  serverId?: string;
+  /** Don't wait longer than this many milliseconds for the next attempt. Default: no limit. */
+  within?: number;
+  mayExist?: boolean;
+}
+
+export function toApplicationFailure(error: NovaError, context: FailureContext): ApplicationFailure {
+  const { attempt, serverId, within = Infinity, mayExist } = context;
   const { httpStatus, requestId, retryAfterMs } = error.details;
-  const details: FailureDetails = { serverId, httpStatus, requestId, retryAfterMs };
+  const details: FailureDetails = { serverId, httpStatus, requestId, retryAfterMs, mayExist };
   const delay = Math.max(0, Math.min(retryDelay(attempt, retryAfterMs), within));
   return ApplicationFailure.create({
     type: TYPES[error.kind],

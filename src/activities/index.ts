@@ -80,7 +80,7 @@ export function createNovaActivities({
           }
         }),
       ),
-    novaReadInstance: ({ serverId }) => typed(serverId, () => readInstance(compute, serverId)),
+    novaReadInstance: ({ serverId }) => typed(serverId, () => withHeartbeat(() => readInstance(compute, serverId))),
     novaServerAction: (request) => typed(request.serverId, () => takeAction(compute, request)),
   };
 }
@@ -90,7 +90,9 @@ async function typed<T>(serverId: string | undefined, work: () => Promise<T>, wi
   try {
     return await work();
   } catch (error) {
-    if (error instanceof NovaError) throw toApplicationFailure(error, Context.current().info.attempt, serverId, within);
+    if (error instanceof NovaError) {
+      throw toApplicationFailure(error, { attempt: Context.current().info.attempt, serverId, within });
+    }
     throw error;
   }
 }

@@ -39,7 +39,7 @@ export async function readInstance(compute: ComputeClient, serverId: string): Pr
   };
 }
 
-/** Null when the policy does not allow it, or the server has just gone. */
+/** Null when they can't be read: the policy does not allow it, the cloud does not offer it, the server has just gone. */
 async function readActions(
   compute: ComputeClient,
   serverId: string,
@@ -48,7 +48,7 @@ async function readActions(
   try {
     return (await compute.listInstanceActions(serverId, options)).slice(0, ACTIONS_READ).map(toRecordedAction);
   } catch (error) {
-    if (error instanceof NovaError && (error.kind === 'Forbidden' || error.kind === 'NotFound')) return null;
+    if (error instanceof NovaError && !error.retryable && error.kind !== 'Unauthorized') return null;
     throw error;
   }
 }

@@ -126,12 +126,11 @@ class View {
   }
 
   show(progress: Progress): void {
-    const { state, observations } = progress;
-    // What was seen last was seen before it was done; the result tells the rest.
-    const phase = progress.phase === 'done' ? this.phase : progress.phase;
-    const fresh = observations.filter(({ at }) => at > this.newest);
-    for (const observation of fresh) this.change(phase, observation, new Date(observation.at));
-    if (fresh.length === 0 && phase !== this.phase) this.change(phase, state, new Date());
+    const { phase, observations } = progress;
+    for (const observation of observations.filter(({ at }) => at > this.newest)) {
+      this.live.change(describeState(observation) + onHost(observation), new Date(observation.at));
+    }
+    if (phase !== this.phase && phase !== 'done') this.live.change(`phase ${phase}`, new Date());
     this.phase = phase;
     this.newest = observations.at(-1)?.at ?? '';
     this.noted.clear();
@@ -143,10 +142,6 @@ class View {
     const kind = text.replace(/\d+(\.\d+)?/g, '0');
     if (!this.noted.has(kind)) this.live.note(text);
     this.noted.add(kind);
-  }
-
-  private change(phase: string, state: ServerState | null, at: Date): void {
-    this.live.change(`${phase.padEnd(11)} ${state ? describeState(state) + onHost(state) : ''}`.trimEnd(), at);
   }
 }
 

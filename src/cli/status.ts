@@ -45,7 +45,7 @@ export async function status(id: string, { json = false }: StatusOptions): Promi
   const output = new Output(json);
   const notes: string[] = [];
   const { workflow, server } = isUuid(id)
-    ? await ofUuid(id.toLowerCase(), notes)
+    ? await ofUuid(id, notes)
     : { workflow: await ofWorkflow(id, notes), server: null };
   if (workflow) tellWorkflow(output, workflow);
   if (server) tellServer(output, server);
@@ -82,7 +82,7 @@ async function ofUuid(
       notes.push(explain(error).message);
       return null;
     }),
-    readServer(id, notes),
+    readServer(id.toLowerCase(), notes), // as Nova writes it
   ]);
   return { workflow, server };
 }

@@ -85,7 +85,7 @@ export async function withTemporal<T>(
   let connection: Connection | undefined;
   try {
     connection = await Connection.connect({ ...settings.connectionOptions, connectTimeout: CONNECT_WITHIN });
-    const queue = taskQueue ?? (process.env.TEMPORAL_TASK_QUEUE || DEFAULT_TASK_QUEUE);
+    const queue = taskQueue || process.env.TEMPORAL_TASK_QUEUE || DEFAULT_TASK_QUEUE;
     return await work(new Temporal(connection, settings, queue));
   } catch (error) {
     if (!connection && !isGrpcServiceError(error)) throw unreachable(settings, firstLine(error));

@@ -8,6 +8,14 @@ export interface Polling {
 
 export const DEFAULT_POLLING: Polling = { initialInterval: 1_000, maximumInterval: 10_000, backoffCoefficient: 1.5 };
 
+/** What an action leads to is soon seen: most of Nova's power actions are over within a second. */
+const FIRST_INTERVAL_AFTER_ACTION = 150;
+
+/** Looks more often at first, and no more seldom later. */
+export function afterAction(polling: Polling): Polling {
+  return { ...polling, initialInterval: Math.min(polling.initialInterval, FIRST_INTERVAL_AFTER_ACTION) };
+}
+
 /** The interval after this one, while nothing changes. */
 export function nextInterval(interval: number, polling: Polling): number {
   return Math.min(interval * polling.backoffCoefficient, polling.maximumInterval);

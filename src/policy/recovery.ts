@@ -119,8 +119,11 @@ export const ROWS: readonly Row[] = [
   },
   {
     name: 'without HA_Enabled, where required',
-    fits: ({ metadata }, policy) =>
-      policy.requireHaEnabled && !ENABLED.has((metadata[policy.haEnabledMetadataKey] ?? '').trim().toLowerCase()),
+    // In a down cell nothing is known, the metadata neither.
+    fits: ({ state, metadata }, policy) =>
+      policy.requireHaEnabled &&
+      state.vmState !== null &&
+      !ENABLED.has((metadata[policy.haEnabledMetadataKey] ?? '').trim().toLowerCase()),
     then: (_, policy) =>
       skip('not-ha-enabled', `The instance's metadata does not say ${policy.haEnabledMetadataKey}=True.`),
   },

@@ -42,12 +42,17 @@ export function toServerState(server: ServerStateSource): ServerState {
   const power = server['OS-EXT-STS:power_state'];
   return {
     status: plainStatus(server.status),
-    vmState: server['OS-EXT-STS:vm_state'] ?? null,
-    taskState: server['OS-EXT-STS:task_state'] ?? null,
+    vmState: bounded(server['OS-EXT-STS:vm_state']),
+    taskState: bounded(server['OS-EXT-STS:task_state']),
     powerState: typeof power === 'number' ? (POWER_STATES[power] ?? String(power)) : null,
-    host: server['OS-EXT-SRV-ATTR:host'] ?? null,
+    host: bounded(server['OS-EXT-SRV-ATTR:host']),
     locked: server.locked ?? false,
   };
+}
+
+/** States go into histories, a hundred at a time. */
+function bounded(text: string | null | undefined): string | null {
+  return text?.slice(0, 255) ?? null;
 }
 
 /** 'BUILD(spawning)' → 'BUILD': some clouds append the task state (Heat strips it too, heat/engine/clients/os/nova.py). */

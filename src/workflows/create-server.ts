@@ -14,7 +14,7 @@ import type { NovaAddresses, NovaServerRequest } from '../nova';
 import { isGone, judgeCreation } from '../policy/creation';
 import { DEFAULT_POLLING, type Polling } from '../policy/polling';
 import { describeState, type Observation } from '../policy/server-state';
-import { activityOutcome, workflowFailure, type ActivityOutcome } from './failures';
+import { activityOutcome, describeFault, workflowFailure, type ActivityOutcome, type FailureType } from './failures';
 import {
   checkChoice,
   checkDuration,
@@ -63,6 +63,7 @@ export interface CreateServerResult {
 /** What a run hands to the next one; not part of the public input. */
 export interface CarriedCreation {
   attempt: number;
+  lastFailure: string;
   watch: CarriedWatch;
 }
 
@@ -80,6 +81,7 @@ const DEFAULT_TIMEOUT = 3_600_000;
 /** How long a deletion may take, and how often a DELETE that ended in ERROR is repeated. */
 const DELETE_TIMEOUT = 300_000;
 const DELETES = 3;
+const DELETE_AGAIN_AFTER = 3_000;
 /** For looking up the tag of a POST whose answer is not known, when the time is over. */
 const FIND_TIMEOUT = 60_000;
 const FIND_TIMEOUT_FOR_INFORMATION = 10_000;
@@ -96,7 +98,9 @@ export function checkCreateServerInput(input: unknown): CheckedInput {
   ]);
   const server = required(checkFreeObject(fields.server, 'server'), 'server');
   for (const key of ['min_count', 'max_count']) {
-    refuse(Number(server[key] ?? 1) > 1, `server.${key} must not be above 1: one workflow creates one server.`);
+    const count = server[key];
+    const isCount = typeof count === 'number' || typeof count === 'string';
+    refuse(isCount && Number(count) > 1, `server.${key} must not be above 1: one workflow creates one server.`);
   }
   refuse(
     'return_reservation_id' in server,
@@ -179,6 +183,7 @@ class ServerCreation {
   /** A POST may have been made whose server is not known. */
   private mayExist = false;
   private lastFailure = '';
+  private triedToDelete = false;
 
   constructor(
     private readonly input: CreateServerInput,
@@ -187,6 +192,7 @@ class ServerCreation {
   ) {
     this.watch = new ServerWatch(checked.polling, carried?.watch);
     this.attempt = carried?.attempt ?? 1;
+    this.lastFailure = carried?.lastFailure ?? '';
     this.watch.deadline ??= Date.now() + checked.timeout;
   }
 
@@ -195,6 +201,8 @@ class ServerCreation {
       for (;;) {
         const end = await this.runAttempt();
         if (end === 'active') return this.result();
+        // The last look of a creation whose id is not known.
+        if (end === 'deadline' && (await this.foundActive())) return this.result();
         const failure = this.failureOf(end);
         if (end !== 'error' || this.attempt === this.checked.attempts) throw failure;
         await this.beginNextAttempt(failure);
@@ -242,22 +250,26 @@ class ServerCreation {
       try {
         const mayExist = this.mayExist;
         this.mayExist = true;
-        return await changes.novaCreateServer.executeWithOptions(
-          {
-            // A POST that is under way at the deadline is waited for: its server must be known.
-            scheduleToCloseTimeout: within + 100_000,
-            summary: summary(`${this.name} · attempt ${this.attempt} of ${checked.attempts}`),
-          },
-          [
+        const created = await watch.cutShort(() =>
+          changes.novaCreateServer.executeWithOptions(
             {
-              creation: this.identity(),
-              server: checked.server,
-              schedulerHints: checked.schedulerHints,
-              within,
-              mayExist,
+              scheduleToStartTimeout: within,
+              // A POST that is under way at the deadline is waited for: its server must be known.
+              scheduleToCloseTimeout: within + 100_000,
+              summary: summary(`${this.name} · attempt ${this.attempt} of ${checked.attempts}`),
             },
-          ],
+            [
+              {
+                creation: this.identity(),
+                server: checked.server,
+                schedulerHints: checked.schedulerHints,
+                within,
+                mayExist,
+              },
+            ],
+          ),
         );
+        if (created !== 'woken') return created;
       } catch (error) {
         const outcome = activityOutcome(error);
         if (outcome === null) throw error;
@@ -267,10 +279,10 @@ class ServerCreation {
             continue;
           }
           if (outcome.type === 'AmbiguousServer') throw watch.refusal(outcome);
-          // Refused outright: no server came of this attempt, and there is nothing to look for.
-          this.mayExist = false;
-          const message = `The server "${this.name}" was not created. ${outcome.message}`;
-          throw watch.refusal({ ...outcome, message });
+          // Where the POST itself was refused, no server came of this attempt, and there is nothing to look for.
+          this.mayExist = outcome.details.mayExist ?? false;
+          const what = this.mayExist ? 'may have been created, which could not be found out' : 'was not created';
+          throw watch.refusal({ ...outcome, message: `The server "${this.name}" ${what}. ${outcome.message}` });
         }
         watch.trouble = outcome.message;
         await watch.pause(outcome.retryAfterMs ?? checked.polling.maximumInterval, 'ask Nova again');
@@ -284,14 +296,18 @@ class ServerCreation {
   }
 
   private get name(): string {
-    return typeof this.checked.server.name === 'string' ? this.checked.server.name : 'server';
+    const { name } = this.checked.server as { name: unknown };
+    return typeof name === 'string' ? name.slice(0, 255) : 'server';
   }
 
   private async beginNextAttempt(failure: ApplicationFailure): Promise<void> {
     const { watch } = this;
     log.warn(`${failure.message} Creating another one`, { attempt: this.attempt, serverId: watch.serverId });
     const trouble = await this.deleteServer();
-    if (trouble) throw addTo(failure, trouble);
+    if (trouble) {
+      this.triedToDelete = true;
+      throw addTo(failure, trouble);
+    }
     this.attempt++;
     this.lastFailure = ` The attempt before: ${failure.message}`;
     watch.serverId = null;
@@ -302,14 +318,15 @@ class ServerCreation {
   private async continueAsNewWhenLong(): Promise<void> {
     if (!isHistoryLong()) return;
     await condition(allHandlersFinished);
-    await continueAsNew<typeof CreateServerWorkflow>(this.input, { attempt: this.attempt, watch: this.watch.carry() });
+    const { attempt, lastFailure } = this;
+    await continueAsNew<typeof CreateServerWorkflow>(this.input, { attempt, lastFailure, watch: this.watch.carry() });
   }
 
   private result(): CreateServerResult {
     const { watch } = this;
     const look = watch.lastLook;
     return {
-      serverId: required(watch.serverId ?? undefined, 'serverId'),
+      serverId: watch.serverId ?? '',
       name: look?.name ?? this.name,
       status: 'ACTIVE',
       addresses: look?.addresses ?? {},
@@ -325,8 +342,7 @@ class ServerCreation {
     switch (end) {
       case 'error': {
         const fault = watch.lastLook?.fault;
-        const words = fault ? `Nova's fault ${fault.code}: ${fault.message.trim()}` : 'Nova gave no fault.';
-        return watch.failure('ServerInError', `The ${server} went to ERROR. ${sentence(words)}`);
+        return watch.failure('ServerInError', `The ${server} went to ERROR. ${describeFault(fault)}`);
       }
       case 'gone':
         return watch.failure(
@@ -358,23 +374,31 @@ class ServerCreation {
   private async cleanUp(failure: unknown): Promise<unknown> {
     const { watch } = this;
     if (failure instanceof ApplicationFailure && !CLEANED_UP.has(failure.type ?? '')) return failure;
+    if (this.triedToDelete) return failure;
+    watch.deadline = null;
     watch.enter('cleaning-up');
     let known = failure;
     const deletes = this.checked.onFailure === 'delete';
-    if (watch.serverId === null && this.mayExist) {
+    // At a deadline it was looked for already, as the last look: again only for the sake of deleting it.
+    const isLate = failure instanceof ApplicationFailure && !deletes;
+    if (watch.serverId === null && this.mayExist && !isLate) {
       const found = await this.find(deletes ? FIND_TIMEOUT : FIND_TIMEOUT_FOR_INFORMATION);
       if (found instanceof ApplicationFailure) return found;
       if (typeof found === 'string') known = addTo(failure, found);
       else if (found && failure instanceof ApplicationFailure) {
-        known = watch.failure(
-          failure.type as 'ServerWaitTimeout',
-          `${failure.message} Its server is ${found.serverId}.`,
-        );
+        known = watch.failure(failure.type as FailureType, `${failure.message} Its server is ${found.serverId}.`);
       }
     }
     if (!deletes || watch.serverId === null) return known;
     const trouble = await this.deleteServer();
     return trouble ? addTo(known, trouble) : known;
+  }
+
+  private async foundActive(): Promise<boolean> {
+    if (this.watch.serverId !== null || !this.mayExist) return false;
+    const found = await this.find(FIND_TIMEOUT_FOR_INFORMATION);
+    if (found instanceof ApplicationFailure) throw found;
+    return found !== null && typeof found === 'object' && this.judge(found) === 'active';
   }
 
   /** Looks for the server of a POST whose answer is not known. A text says why it could not be looked for. */
@@ -397,8 +421,8 @@ class ServerCreation {
   /** DELETE, then wait until it is gone. Returns what went wrong, as a sentence, or null. */
   private async deleteServer(): Promise<string | null> {
     const { watch } = this;
-    const serverId = required(watch.serverId ?? undefined, 'serverId');
-    if (isDeleted(watch)) return null;
+    const { serverId } = watch;
+    if (serverId === null || isDeleted(watch)) return null;
     const creationDeadline = watch.deadline;
     watch.enter('cleaning-up');
     watch.deadline = Date.now() + DELETE_TIMEOUT;
@@ -410,6 +434,9 @@ class ServerCreation {
         watch.forget();
         const end = await watch.until(judgeDeletion);
         if (end === 'gone') return null;
+        // Some moments for a deletion that only begins late.
+        if (end === 'failed') await watch.pause(DELETE_AGAIN_AFTER, 'DELETE again');
+        if (end === 'failed' && (await watch.lookOnce(judgeDeletion)) === 'gone') return null;
         if (end === 'deadline') {
           return `It could not be deleted: still ${describeState(watch.state)} ${seconds(DELETE_TIMEOUT)} after DELETE.`;
         }
@@ -454,11 +481,7 @@ function judgeDeletion(look: Look | null): 'gone' | 'failed' | undefined {
 /** The same failure with another sentence; a cancellation stays a cancellation. */
 function addTo(failure: unknown, message: string): unknown {
   if (failure instanceof ApplicationFailure) {
-    return workflowFailure(
-      failure.type as 'ServerInError',
-      `${failure.message} ${message}`,
-      failure.details?.[0] ?? {},
-    );
+    return workflowFailure(failure.type as FailureType, `${failure.message} ${message}`, failure.details?.[0] ?? {});
   }
   log.warn(message);
   return new CancelledFailure(`${failure instanceof Error ? failure.message : 'Cancelled'}. ${message}`);

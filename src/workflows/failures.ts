@@ -1,5 +1,6 @@
 /** How workflows fail: always an ApplicationFailure, non-retryable, at the top level, with `details[0]` of one shape. */
-import { ActivityFailure, ApplicationFailure, TimeoutFailure } from '@temporalio/common';
+import { ActivityFailure, ApplicationFailure, CancelledFailure, TimeoutFailure } from '@temporalio/common';
+import { CancellationScope } from '@temporalio/workflow';
 import type { FailureDetails } from '../activities';
 import type { NovaFault } from '../nova';
 import type { ServerState } from '../policy/server-state';
@@ -58,11 +59,27 @@ export function activityOutcome(error: unknown): ActivityOutcome {
     const details = (cause.details?.[0] ?? {}) as FailureDetails;
     if (cause.nonRetryable)
       return { kind: 'refused', type: cause.type ?? 'NovaBadRequest', message: cause.message, details };
-    return { kind: 'unavailable', message: cause.message, retryAfterMs: details.retryAfterMs };
+    return { kind: 'unavailable', message: withoutRetry(cause.message), retryAfterMs: details.retryAfterMs };
   }
   if (cause instanceof TimeoutFailure) {
-    const last = cause.cause instanceof Error ? cause.cause.message : undefined;
+    const last = cause.cause instanceof Error ? withoutRetry(cause.cause.message) : undefined;
     return { kind: 'unavailable', message: last ?? 'no worker answered in time', retryAfterMs: undefined };
   }
+  // Somebody cancelled the activity alone: the workflow goes on.
+  if (cause instanceof CancelledFailure && !CancellationScope.current().consideredCancelled) {
+    return { kind: 'unavailable', message: 'the activity was cancelled', retryAfterMs: undefined };
+  }
   return null;
+}
+
+/** What an activity adds for Pending Activities is not true any more once it has ended. */
+function withoutRetry(message: string): string {
+  return message.replace(/ \(trying again in \d+ s\)$/, '');
+}
+
+/** Why a server is in ERROR, in Nova's words. */
+export function describeFault(fault: NovaFault | null | undefined): string {
+  if (!fault) return 'Nova gave no fault.';
+  const words = `Nova's fault ${fault.code}: ${fault.message.trim()}`;
+  return /[.!?]$/.test(words) ? words : `${words}.`;
 }

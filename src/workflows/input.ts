@@ -24,23 +24,31 @@ function invalid(message: string): Error {
   return workflowFailure('InvalidInput', `Invalid input: ${message}`);
 }
 
-/** What a wrong value looks like, for a message; strings are cut, so that nothing long or secret is repeated. */
-function shown(value: unknown): string {
+/** What stands where an object should: its text could be a whole request, with what is secret in it. */
+function kindOf(value: unknown): string {
   if (value === undefined) return 'nothing';
   if (value === null) return 'null';
   if (Array.isArray(value)) return 'a list';
-  if (typeof value === 'object') return 'an object';
+  return typeof value === 'object' ? 'an object' : `a ${typeof value === 'string' ? 'text' : typeof value}`;
+}
+
+/** What a wrong value of a plain field looks like, for a message; texts are cut. */
+function shown(value: unknown): string {
+  if (typeof value !== 'string' && typeof value !== 'number' && typeof value !== 'boolean') return kindOf(value);
   return typeof value === 'string' ? `"${value.length > 40 ? `${value.slice(0, 40)}…` : value}"` : String(value);
 }
 
 /** An object, and nothing but the known keys in it. `field` is '' for the input itself. */
 export function checkObject<K extends string>(value: unknown, field: string, known: readonly K[]): Fields<K> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw invalid(`${field || 'the input'} must be an object, not ${shown(value)}.`);
+    throw invalid(`${field || 'the input'} must be an object, not ${kindOf(value)}.`);
   }
   const unknown = Object.keys(value).filter((key) => !(known as readonly string[]).includes(key));
   if (unknown.length > 0) {
-    const names = unknown.map((key) => (field ? `${field}.${key}` : key)).join(', ');
+    const names = unknown
+      .slice(0, 10)
+      .map((key) => (field ? `${field}.${key.slice(0, 60)}` : key.slice(0, 60)))
+      .join(', ');
     throw invalid(`unknown ${unknown.length > 1 ? 'keys' : 'key'} ${names}; known: ${known.join(', ')}.`);
   }
   return value as Fields<K>;
@@ -50,7 +58,7 @@ export function checkObject<K extends string>(value: unknown, field: string, kno
 export function checkFreeObject(value: unknown, field: string): Record<string, unknown> | undefined {
   if (value === undefined) return undefined;
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw invalid(`${field} must be an object, not ${shown(value)}.`);
+    throw invalid(`${field} must be an object, not ${kindOf(value)}.`);
   }
   return value as Record<string, unknown>;
 }

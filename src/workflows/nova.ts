@@ -27,7 +27,8 @@ export const changes = proxyActivities<
   Pick<NovaActivities, 'novaCreateServer' | 'novaDeleteServer' | 'novaServerAction'>
 >({
   startToCloseTimeout: '2m',
-  heartbeatTimeout: '5s',
+  // Its heartbeats go out 8 s apart (the SDK holds them back): less would mistake a busy worker for a dead one.
+  heartbeatTimeout: '10s',
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
   retry,
 });

@@ -11,7 +11,7 @@ import {
 import type { ApplicationFailure } from '@temporalio/common';
 import { CancelledFailure, type Duration } from '@temporalio/common';
 import type { InstanceReading, Look } from '../activities';
-import { DEFAULT_POLLING, nextInterval, type Polling } from '../policy/polling';
+import { afterAction, DEFAULT_POLLING, nextInterval, type Polling } from '../policy/polling';
 import {
   decideRecovery,
   DEFAULT_RECOVERY_POLICY,
@@ -26,7 +26,7 @@ import {
 } from '../policy/recovery';
 import { describeState, type ServerState } from '../policy/server-state';
 import { parseTime } from '../time';
-import { activityOutcome, type ActivityOutcome } from './failures';
+import { activityOutcome, describeFault, type ActivityOutcome } from './failures';
 import {
   checkBoolean,
   checkChoice,
@@ -107,6 +107,8 @@ interface RecoveryProgress {
   before: ServerState | null;
   hasBefore: boolean;
   plan: RecoveryPlan | null;
+  /** A plan that was carried out before a later failure was reported. */
+  recovered: RecoveryPlan | null;
   /** The plan's step that is under way. */
   step: number;
   /** The step's action was sent, its effect is waited for. */
@@ -122,6 +124,8 @@ interface RecoveryProgress {
   /** It was stopped by this run, and not started again. */
   owesStart: boolean;
   steps: RecoveryStep[];
+  /** Nova's refusal that led to the last decision afresh. */
+  refused: { action: RecoveryAction; refusal: Refusal } | null;
   /** When the failure was noticed, of the newest notification that was acted on. */
   failedAt: number | null;
   reportsRunning: boolean;
@@ -140,6 +144,10 @@ interface CheckedInput {
 }
 
 const DEFAULT_TIMEOUT = 600_000;
+/** A request whose answer was lost may still be on its way through Nova. */
+const LOOK_AGAIN_AFTER = 2_500;
+/** How long a cancelled recovery tries to find out whether what it just sent was carried out. */
+const CANCELLED_LOOK_TIMEOUT = 60_000;
 /** "Decide afresh, at most 3 times". */
 const DECISIONS = 3;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
@@ -237,11 +245,9 @@ class InstanceRecovery {
   private readonly progress: RecoveryProgress;
   /** Nova's word that the instance is locked, before anything was changed. */
   private lockedBy: string | null = null;
-  /** Nova's refusal that led to the last decision afresh. */
-  private refused: { action: RecoveryAction; refusal: Refusal } | null = null;
   private isCancelling = false;
-  /** An earlier run was deciding: its deadline goes on. */
-  private isResumed: boolean;
+  /** The deadline for deciding is set: at the start (it may have been extended by now), or by an earlier run. */
+  private hasDeadline: boolean;
 
   constructor(
     private readonly input: RecoverInstanceInput,
@@ -256,6 +262,8 @@ class InstanceRecovery {
       before: null,
       hasBefore: false,
       plan: null,
+      recovered: null,
+      refused: null,
       step: 0,
       sent: false,
       requestId: null,
@@ -268,7 +276,7 @@ class InstanceRecovery {
       reportsRunning,
       nextFailedAt: null,
     };
-    this.isResumed = carried !== undefined && carried.progress.plan === null;
+    this.hasDeadline = carried === undefined || carried.progress.plan === null;
     if (!carried) {
       this.watch.phase = 'deciding';
       this.watch.deadline = Date.now() + timeouts.task;
@@ -310,16 +318,16 @@ class InstanceRecovery {
       if (progress.plan === null) {
         const plan = await this.decide();
         if (this.checked.dryRun) return this.result('planned', plan);
-        if (plan.path === 'none') return this.skipped(plan);
+        if (plan.path === 'none') {
+          return progress.recovered ? this.result('recovered', progress.recovered) : this.skipped(plan);
+        }
         Object.assign(progress, { plan, step: 0, sent: false });
         this.watch.headline = `Path ${plan.path} (${plan.reason}): ${plan.steps.join(', ')}`;
       }
       const plan = required(progress.plan ?? undefined, 'plan');
       if ((await this.execute(plan)) === 'reached') {
         if (!this.failedAgain()) return this.result('recovered', plan);
-        const again = await this.decide();
-        if (again.path === 'none') return this.result('recovered', plan);
-        Object.assign(progress, { plan: again, step: 0, sent: false, decisions: 0 });
+        Object.assign(progress, { recovered: plan, plan: null, decisions: 0 });
         continue;
       }
       progress.plan = null;
@@ -344,12 +352,14 @@ class InstanceRecovery {
   /** Waits for a running task, then decides. */
   private async decide(): Promise<RecoveryPlan> {
     const { watch, checked, progress } = this;
-    if (!this.isResumed) watch.deadline = Date.now() + checked.timeouts.task;
-    this.isResumed = false;
+    if (!this.hasDeadline) watch.deadline = Date.now() + checked.timeouts.task;
+    this.hasDeadline = false;
+    watch.polling = checked.polling;
     watch.enter('deciding');
     for (;;) {
       const reading = await this.read();
       if (reading === 'deadline') throw this.lateFailure('task', checked.timeouts.task);
+      progress.known = knownActions(reading);
       const facts = this.facts(reading);
       if (!progress.hasBefore) Object.assign(progress, { before: facts.state, hasBefore: true });
       const decision = decideRecovery(facts, checked.policy);
@@ -383,16 +393,20 @@ class InstanceRecovery {
     for (;;) {
       if (watch.remaining === 0) return 'deadline';
       try {
-        const reading = await looks.novaReadInstance.executeWithOptions(
-          {
-            startToCloseTimeout: 2 * LOOK_TIMEOUT,
-            scheduleToCloseTimeout: watch.remaining,
-            summary: summary(`${describeState(watch.state)} · look, and read what was done`),
-          },
-          [{ serverId: this.checked.instanceId }],
+        const { remaining } = watch;
+        const reading = await watch.cutShort(() =>
+          looks.novaReadInstance.executeWithOptions(
+            {
+              startToCloseTimeout: 2 * LOOK_TIMEOUT,
+              heartbeatTimeout: '5s',
+              scheduleToCloseTimeout: remaining,
+              summary: summary(`${describeState(watch.state)} · look, and read what was done`),
+            },
+            [{ serverId: this.checked.instanceId }],
+          ),
         );
-        const { look, actions } = reading;
-        if (!this.progress.sent) this.progress.known = actions && actions.map(({ requestId }) => requestId);
+        if (reading === 'woken') continue;
+        const { look } = reading;
         watch.see(look ? [{ at: look.at, ...look.state }] : [], look);
         return reading;
       } catch (error) {
@@ -425,6 +439,8 @@ class InstanceRecovery {
       watch.enter(phase);
       // A resize of a stopped instance ends stopped, and Nova's own power sync can be faster than a stop of ours.
       if (watch.state && reached(watch.state)) return 'reached';
+      // Active already: nothing to start, only to confirm, for power_state lags.
+      if (action === 'start' && isActive(watch.state)) return this.confirmOthers(action);
       const refusal = await this.send(action);
       if (refusal) return this.afterRefusal(action, refusal);
     }
@@ -462,7 +478,7 @@ class InstanceRecovery {
 
   private record(action: RecoveryAction, requestId: string | null, note?: string): void {
     const { progress, watch } = this;
-    Object.assign(progress, { sent: true, requestId, changed: true });
+    Object.assign(progress, { sent: true, requestId, changed: true, refused: null });
     if (requestId !== null) progress.known?.push(requestId);
     progress.steps.push({ action, at: iso(Date.now()), ...(note !== undefined && { note }) });
     // What was seen before says nothing about its effect: the next look counts, even if it shows the same.
@@ -472,17 +488,26 @@ class InstanceRecovery {
     if (action === 'start') progress.owesStart = false;
   }
 
-  /** After the time for sending was over: whether an action of ours is on Nova's record. */
+  /** Whether a request whose answer is not known was carried out: two looks, as it may still be on its way. */
   private async wasTaken(action: RecoveryAction): Promise<boolean> {
-    const { progress } = this;
-    const { recordedAs } = STEPS[action];
-    const reading = await this.read();
-    if (reading === 'deadline' || reading.actions === null || recordedAs === null) return false;
-    const entry = reading.actions.find(
-      (candidate) => candidate.action === recordedAs && !progress.known?.includes(candidate.requestId),
-    );
-    if (entry) this.record(action, entry.requestId, 'its answer was lost; Nova had carried it out');
-    return entry !== undefined;
+    const { progress, watch } = this;
+    const known = progress.known;
+    for (let look = 1; look <= 2; look++) {
+      if (look === 2) await watch.pause(LOOK_AGAIN_AFTER, 'look again');
+      const reading = await this.read();
+      if (reading === 'deadline') return false;
+      const entry = reading.actions?.find(
+        (candidate) => candidate.action === STEPS[action].recordedAs && !known?.includes(candidate.requestId),
+      );
+      const state = reading.look?.state;
+      // Where the actions can't be read, a state that moved tells.
+      const moved = reading.actions === null && state && (state.taskState ?? state.vmState) !== progress.vmState;
+      if (entry || moved) {
+        this.record(action, entry?.requestId ?? null, 'its answer was lost; Nova had carried it out');
+        return true;
+      }
+    }
+    return false;
   }
 
   /** Nova answered 409 or 404. Only a look tells what that means (a 404 also comes in the first moments of BUILD). */
@@ -490,6 +515,7 @@ class InstanceRecovery {
     const { watch, progress } = this;
     const reading = await this.read();
     if (reading === 'deadline') throw watch.refusal(refusal, action);
+    progress.known = knownActions(reading);
     const state = reading.look?.state;
     if (!state) {
       if (progress.changed) throw this.goneFailure(action);
@@ -497,23 +523,24 @@ class InstanceRecovery {
     }
     const { reached, tasks } = STEPS[action];
     if (reached(state)) return this.wasFaster(action);
-    if (state.taskState !== null && tasks.includes(state.taskState)) {
-      progress.sent = true;
-      progress.requestId = null;
-      progress.changed = true;
-      return this.confirm(action);
-    }
+    const isUnderWay = state.taskState !== null && tasks.includes(state.taskState);
+    if (isUnderWay || (action === 'start' && isActive(state))) return this.confirmOthers(action);
     if (state.locked && /locked/i.test(refusal.message)) {
       if (progress.changed) throw watch.refusal(refusal, action);
       this.lockedBy = refusal.message;
       return 'again';
     }
-    this.refused = { action, refusal };
+    progress.refused = { action, refusal };
     return 'again';
   }
 
+  /** What Nova or somebody else has begun is waited for as if it were ours. */
+  private confirmOthers(action: RecoveryAction): Promise<StepEnd> {
+    Object.assign(this.progress, { sent: true, requestId: null });
+    return this.confirm(action);
+  }
+
   private wasFaster(action: RecoveryAction): StepEnd {
-    this.progress.changed = true;
     this.watch.headline = `${action} was not needed: Nova had done it.`;
     return 'reached';
   }
@@ -532,7 +559,9 @@ class InstanceRecovery {
       if (state.taskState === null && action !== 'start' && action !== 'reboot' && action !== 'unrescue') return 'idle';
       return undefined;
     };
-    let interval = checked.polling.initialInterval;
+    watch.polling = afterAction(checked.polling);
+    watch.rewind();
+    let { initialInterval: interval } = watch.polling;
     for (;;) {
       const end = await watch.until(judge, () => this.continueAsNewWhenLong());
       switch (end) {
@@ -564,7 +593,12 @@ class InstanceRecovery {
     if (reading === 'deadline' || reading.look === null) return false;
     const { state } = reading.look;
     if (STEPS[action].reached(state) || state.taskState !== null) return false;
-    const own = reading.actions?.find(({ requestId }) => requestId === progress.requestId);
+    // Without a request id of ours (a proxy may drop the header), it is the new entry of its name.
+    const own = reading.actions?.find(({ action: name, requestId }) =>
+      progress.requestId === null
+        ? name === STEPS[action].recordedAs && !progress.known?.includes(requestId)
+        : requestId === progress.requestId,
+    );
     if (own?.failed) {
       throw this.watch.failure(
         'InstanceRecoveryFailed',
@@ -575,7 +609,7 @@ class InstanceRecovery {
       );
     }
     const newest = reading.actions?.[0];
-    const others = newest && newest.requestId !== progress.requestId && !progress.known?.includes(newest.requestId);
+    const others = newest && newest !== own && !progress.known?.includes(newest.requestId);
     return Boolean(others) || state.vmState !== progress.vmState;
   }
 
@@ -587,9 +621,9 @@ class InstanceRecovery {
     const { progress, checked, watch } = this;
     const action = progress.plan?.steps[progress.step];
     try {
-      if (action === 'stop' && !progress.sent) {
-        watch.deadline = Date.now() + checked.timeouts.stop;
-        await this.wasTaken('stop');
+      if ((action === 'stop' || action === 'start') && !progress.sent) {
+        watch.deadline = Date.now() + Math.min(checked.timeouts.stop, CANCELLED_LOOK_TIMEOUT);
+        await this.wasTaken(action);
       }
       if (progress.owesStart) {
         if (action === 'stop') await this.confirm('stop');
@@ -655,8 +689,7 @@ class InstanceRecovery {
   }
 
   private errorFailure(step: RecoveryAction): ApplicationFailure {
-    const fault = this.watch.lastLook?.fault;
-    const words = fault ? `Nova's fault ${fault.code}: ${fault.message.trim()}` : 'Nova gave no fault.';
+    const words = describeFault(this.watch.lastLook?.fault);
     return this.watch.failure('InstanceRecoveryFailed', `${this.name} went to ERROR after ${step}. ${words}`, step);
   }
 
@@ -672,7 +705,8 @@ class InstanceRecovery {
   }
 
   private keptChanging(): ApplicationFailure {
-    const { watch, refused } = this;
+    const { watch } = this;
+    const { refused } = this.progress;
     if (refused) return watch.refusal(refused.refusal, refused.action);
     return watch.failure(
       'InstanceRecoveryFailed',
@@ -699,4 +733,13 @@ class InstanceRecovery {
 function lockedPlan(words: string): RecoveryPlan {
   const message = `The instance is locked, and this service may not pass the lock: ${words}`;
   return { kind: 'plan', path: 'none', reason: 'locked', message, warning: false, steps: [] };
+}
+
+function knownActions({ actions }: InstanceReading): string[] | null {
+  return actions && actions.map(({ requestId }) => requestId);
+}
+
+/** Active, and nothing under way; whether the guest runs is not said. */
+function isActive(state: ServerState | null): boolean {
+  return state?.vmState === 'active' && state.taskState === null;
 }

@@ -2,7 +2,14 @@
  * The durable wait that all workflows share: a watch inside an activity, a durable timer between watches, an absolute
  * deadline, and the messages `progress`, `wake` and `extendTimeout`.
  */
-import { CancellationScope, condition, log, setCurrentDetails, setHandler, workflowInfo } from '@temporalio/workflow';
+import {
+  CancellationScope,
+  condition,
+  isCancellation,
+  setCurrentDetails,
+  setHandler,
+  workflowInfo,
+} from '@temporalio/workflow';
 import { ApplicationFailure } from '@temporalio/common';
 import type { Look } from '../activities';
 import { heartbeatTimeout, LONGEST_HELD_INTERVAL, nextInterval, roundLength, type Polling } from '../policy/polling';
@@ -19,6 +26,7 @@ export interface CarriedWatch {
   state: ServerState | null;
   observations: Observation[];
   deadline: number | null;
+  headline: string;
   changedAt: number;
   interval: number;
 }
@@ -52,14 +60,17 @@ export class ServerWatch {
   private changedAt = Date.now();
   private interval: number;
   private woken = false;
+  /** Taken over from an earlier run, which was about to look. */
+  private resumed = false;
   private looking: CancellationScope | undefined;
 
   constructor(
-    private readonly polling: Polling,
+    /** How often to look; may change between waits. */
+    public polling: Polling,
     carried?: CarriedWatch,
   ) {
     this.interval = polling.initialInterval;
-    if (carried) Object.assign(this, carried);
+    if (carried) Object.assign(this, carried, { resumed: true });
   }
 
   /** Call after the input was checked and the deadline set: handlers run buffered messages at once. */
@@ -107,8 +118,8 @@ export class ServerWatch {
   }
 
   carry(): CarriedWatch {
-    const { phase, serverId, state, observations, deadline, changedAt, interval } = this;
-    return { phase, serverId, state, observations, deadline, changedAt, interval };
+    const { phase, serverId, state, observations, deadline, headline, changedAt, interval } = this;
+    return { phase, serverId, state, observations, deadline, headline, changedAt, interval };
   }
 
   enter(phase: Phase): void {
@@ -167,10 +178,16 @@ export class ServerWatch {
       if (judgement !== undefined) return judgement;
     }
     // What was seen a moment ago need not be looked at again at once.
-    let due = this.state !== null;
+    let due = this.state !== null && !this.resumed;
+    this.resumed = false;
     for (;;) {
       await beforeRound();
-      if (this.remaining === 0) return (await this.lookOnce(judge)) ?? 'deadline';
+      if (this.remaining === 0) {
+        const judgement = await this.lookOnce(judge);
+        if (judgement !== undefined) return judgement;
+        if (this.remaining === 0) return 'deadline';
+        due = true; // extended while it was looked for the last time
+      }
 
       if (due && (this.interval > LONGEST_HELD_INTERVAL || this.interval >= this.remaining)) {
         await this.pause(this.interval, 'look again');
@@ -218,14 +235,12 @@ export class ServerWatch {
    * - unavailable: the time was over while Nova could not be had; the rest of it was waited out
    */
   private async watch(delay: number): Promise<'looked' | 'silent' | 'woken' | 'unavailable'> {
-    const outer = CancellationScope.current();
-    const serverId = required(this.serverId ?? undefined, 'serverId');
+    const { serverId } = this;
+    if (serverId === null) throw new Error('there is no server to watch');
     const round = Math.min(roundLength(Date.now() - this.changedAt), Math.max(this.remaining, 1));
     const held = Math.min(delay, this.remaining);
-    this.woken = false;
-    this.looking = new CancellationScope();
     try {
-      const result = await this.looking.run(() =>
+      const result = await this.cutShort(() =>
         looks.novaWatchServer.executeWithOptions(
           {
             startToCloseTimeout: held + round + LOOK_TIMEOUT,
@@ -236,19 +251,32 @@ export class ServerWatch {
           [{ serverId, seen: this.state, polling: this.polling, interval: this.interval, round, delay: held }],
         ),
       );
+      if (result === 'woken') return 'woken';
       const changed = result.observations.length > 0;
       this.interval = changed ? this.polling.initialInterval : result.interval;
       this.see(result.observations, result.look);
       return changed || result.look === null ? 'looked' : 'silent';
     } catch (error) {
-      if (this.woken && !outer.consideredCancelled) return 'woken';
       const outcome = activityOutcome(error);
-      if (outcome === null || outer.consideredCancelled) throw error;
+      if (outcome === null || CancellationScope.current().consideredCancelled) throw error;
       if (outcome.kind === 'refused') throw this.refusal(outcome);
       this.trouble = outcome.message;
       this.tell();
       await this.pause(outcome.retryAfterMs ?? this.interval, 'ask Nova again');
       return 'unavailable';
+    }
+  }
+
+  /** Runs activities so that `wake` gives them up, a back-off of theirs above all. */
+  async cutShort<T>(work: () => Promise<T>): Promise<T | 'woken'> {
+    const outer = CancellationScope.current();
+    this.woken = false;
+    this.looking = new CancellationScope();
+    try {
+      return await this.looking.run(work);
+    } catch (error) {
+      if (this.woken && !outer.consideredCancelled && isCancellation(error)) return 'woken';
+      throw error;
     } finally {
       this.looking = undefined;
     }
@@ -300,10 +328,6 @@ export class ServerWatch {
       this.trouble && `Nova could not be asked: ${this.trouble}`,
     ];
     setCurrentDetails(lines.filter(Boolean).join('\n\n'));
-  }
-
-  warn(message: string): void {
-    log.warn(message, { serverId: this.serverId });
   }
 }
 
