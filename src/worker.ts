@@ -8,6 +8,7 @@ import { loadClientConnectConfig } from '@temporalio/envconfig';
 import {
   NativeConnection,
   Runtime,
+  TransportError,
   Worker,
   type NativeConnectionOptions,
   type WorkerOptions,
@@ -71,7 +72,9 @@ interface WorkerConfig {
 
 function loadWorkerConfig(env: NodeJS.ProcessEnv): WorkerConfig {
   try {
-    const { connectionOptions, namespace } = loadClientConnectConfig();
+    const { connectionOptions, namespace } = loadClientConnectConfig({
+      overrideEnvVars: env as Record<string, string>,
+    });
     return {
       connectionOptions: connectionOptions as NativeConnectionOptions,
       namespace: namespace ?? 'default',
@@ -120,29 +123,38 @@ async function checkCloud(compute: ComputeClient, logger: Logger, signal: AbortS
   }
 }
 
-/** Connects to Temporal; keeps trying while it is down. */
-async function connect(
+/** Connects to Temporal, or registers there; keeps trying while it is down. Undefined once `signal` is aborted. */
+async function reach<T>(
   config: WorkerConfig,
   logger: Logger,
   signal: AbortSignal,
-): Promise<NativeConnection | undefined> {
+  attempt: () => Promise<T>,
+): Promise<T | undefined> {
   const address = config.connectionOptions.address ?? 'localhost:7233';
   while (!signal.aborted) {
     try {
-      return await NativeConnection.connect(config.connectionOptions);
+      return await attempt();
     } catch (error) {
-      if (isRefusal(error)) throw new BadConfiguration(`Temporal at ${address} refused: ${messageOf(error)}`);
-      logger.warn(`Temporal at ${address} can't be reached, trying again: ${messageOf(error)}`);
+      if (!(error instanceof TransportError)) throw error;
+      const words = statusWords(error);
+      if (isRefusal(words)) throw new BadConfiguration(`Temporal at ${address} refused: ${words}`);
+      logger.warn(`Temporal at ${address} can't be reached, trying again: ${words}`);
       await delay(RETRY_EVERY, undefined, { signal }).catch(() => undefined);
     }
   }
   return undefined;
 }
 
+/** The SDK's message can hold a whole gRPC status; a person wants the words in it. */
+function statusWords(error: Error): string {
+  const [, words] = /message: "((?:[^"\\\\]|\\\\.)*)"/.exec(error.message) ?? [];
+  return words || messageOf(error);
+}
+
 /** What waiting won't change: a refused key or certificate, a namespace that is not there, an address that is none. */
-function isRefusal(error: unknown): boolean {
-  return /unauthenticated|permission.?denied|invalid (uri|url|certificate)|InvalidUri|namespace .*not found|RelativeUrl/i.test(
-    messageOf(error),
+function isRefusal(words: string): boolean {
+  return /unauthenticated|unauthorized|permission.?denied|invalid (uri|url|certificate)|InvalidUri|not found|RelativeUrl/i.test(
+    words,
   );
 }
 
@@ -167,7 +179,7 @@ export async function runWorker(env: NodeJS.ProcessEnv, logger: Logger, signal: 
   });
   await Promise.race([checked, delay(CHECK_FOR)]);
 
-  const connection = await connect(config, logger, stopSignal);
+  const connection = await reach(config, logger, stopSignal, () => NativeConnection.connect(config.connectionOptions));
   try {
     if (connection && !stopSignal.aborted) await poll(config, connection, compute, logger, stopSignal);
   } finally {
@@ -187,7 +199,10 @@ async function poll(
   signal: AbortSignal,
 ): Promise<void> {
   const { namespace, taskQueue, connectionOptions } = config;
-  const worker = await createNovaWorker({ connection, namespace, taskQueue, compute, shutdownSignal: signal });
+  const worker = await reach(config, logger, signal, () =>
+    createNovaWorker({ connection, namespace, taskQueue, compute, shutdownSignal: signal }),
+  );
+  if (!worker) return;
   const running = worker.run();
   const shutdown = () => worker.getState() === 'RUNNING' && worker.shutdown();
   signal.addEventListener('abort', shutdown, { once: true });

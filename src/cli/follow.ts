@@ -4,7 +4,6 @@ import { WorkflowFailedError, type WorkflowHandle } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure, TerminatedFailure, TimeoutFailure } from '@temporalio/common';
 import type { Progress, ServerState } from '../client';
 import { describeState } from '../policy/server-state';
-import { firstLine } from './errors';
 import { clock, since, type Live } from './output';
 import { noWorker, persistently, type Temporal } from './temporal';
 
@@ -108,8 +107,8 @@ async function whySilent(temporal: Temporal, taskQueue: string): Promise<string>
     const last = await temporal.within(ANSWER_WITHIN_MS, () => temporal.lastPoll(taskQueue));
     if (!last) return `waiting, but ${noWorker(taskQueue)}`;
     return `no worker has answered yet; one polled the task queue "${taskQueue}" ${since(last)} ago`;
-  } catch (error) {
-    return `Temporal can't be asked: ${firstLine(error)}`;
+  } catch {
+    return 'Temporal does not answer';
   }
 }
 

@@ -144,7 +144,10 @@ function readable(error: unknown, settings: Settings): unknown {
 }
 
 function grpcStatus(error: unknown): { code: number; details: string } | undefined {
-  if (isGrpcServiceError(error)) return { code: error.code, details: firstLine(error.details || error.message) };
+  if (isGrpcServiceError(error)) {
+    const details = firstLine(error.details || error.message).replace(/\.? *Resolution note: *$/, '');
+    return { code: error.code, details };
+  }
   return error instanceof Error && error.cause !== undefined ? grpcStatus(error.cause) : undefined;
 }
 

@@ -320,6 +320,17 @@ describe('exactly one server', () => {
     expect(serversNamed(name).map(({ id }) => id)).toEqual([serverId]);
   });
 
+  test('a look-up that is refused does not say that no server was made', async () => {
+    const name = `hidden-${Math.random()}`;
+    bed.cloud.inject({ method: 'POST', path: /\/servers$/, carriedOut: true, answer: { status: 504 } });
+    const hidden = bed.cloud.inject({ path: /tags=/, times: Infinity, answer: { status: 403 } });
+    const failure = await failureOf(await bed.create({ server: bed.server({ name }) }));
+    expect(failure).toMatchObject({ type: 'NovaForbidden' });
+    expect(failure.message).toContain('may have been created');
+    expect(hidden.hits).toBeGreaterThan(0);
+    expect(serversNamed(name)).toHaveLength(1);
+  });
+
   test('two servers with the tag: nothing more is created or deleted', async () => {
     const name = `twice-${Math.random()}`;
     const request = { method: 'POST', path: /\/servers$/, carriedOut: true, reset: true };
@@ -428,6 +439,31 @@ describe('the deadline', () => {
     expect(serversNamed(name)).toEqual([]);
   });
 
+  test('can be extended while the last look is under way', async () => {
+    const handle = await bed.create({ timeout: '2s', polling: { initialInterval: '1h', maximumInterval: '1h' } });
+    const id = await building(handle);
+    const last = bed.cloud.inject({ method: 'GET', path: new RegExp(id), delaySeconds: 2 });
+    await eventually(() => last.hits === 1);
+    await handle.executeUpdate('extendTimeout', { args: ['1h'] });
+    await eventually(() => bed.cloud.requests.at(-1)?.path.includes(id));
+    bed.cloud.finishBuild(id);
+    await handle.signal('wake');
+    expect((await handle.result()).serverId).toBe(id);
+  });
+
+  test('takes ACTIVE for an answer also where the id was not known before', async () => {
+    bed.cloud.setTimes({ buildSeconds: 0 });
+    bed.cloud.inject({
+      method: 'POST',
+      path: /\/servers$/,
+      carriedOut: true,
+      answer: { status: 503, headers: { 'Retry-After': '600' } },
+    });
+    const handle = await bed.create({ timeout: '2s', onFailure: 'delete' });
+    const { serverId } = await handle.result();
+    expect(bed.cloud.server(serverId).status).toBe('ACTIVE');
+  });
+
   test('can be extended', async () => {
     const handle = await bed.create({ timeout: '3s' });
     const before = (await progress(handle)).deadline ?? '';
@@ -470,6 +506,17 @@ describe('messages', () => {
     await handle.signal('wake');
     await handle.result();
     expect(Date.now() - woken).toBeLessThan(5_000);
+  });
+
+  test('wake asks Nova again at once, in the middle of a long Retry-After', async () => {
+    bed.cloud.setTimes({ buildSeconds: 0 });
+    const headers = { 'Retry-After': '600' };
+    const busy = bed.cloud.inject({ method: 'POST', path: /\/servers$/, answer: { status: 429, headers } });
+    const handle = await bed.create();
+    await eventually(() => busy.hits === 1);
+    await eventually(async () => (await handle.describe()).raw.pendingActivities?.[0]?.lastFailure);
+    await handle.signal('wake');
+    expect((await handle.result()).status).toBe('ACTIVE');
   });
 
   test('progress tells where it stands, also afterwards', async () => {
@@ -677,6 +724,12 @@ describe('wrong input fails the workflow at once, and says which field', () => {
     ['a server that is none', { server: 'x' }, 'server must be an object'],
     ['an unknown key', { server, timeoutt: 1, other: 2 }, 'timeoutt, other'],
     ['min_count', { server: { ...server, min_count: 2 } }, 'min_count'],
+    ['a min_count that is no number', { server: { ...server, min_count: { toString: 1 } }, attempts: 0 }, 'attempts'],
+    [
+      'a request encoded twice',
+      JSON.stringify({ server: { ...server, adminPass: 'x' } }),
+      'must be an object, not a text',
+    ],
     ['max_count', { server: { ...server, max_count: '3' } }, 'max_count'],
     ['return_reservation_id', { server: { ...server, return_reservation_id: true } }, 'return_reservation_id'],
     ['tags', { server: { ...server, tags: 'mine' } }, 'server.tags'],

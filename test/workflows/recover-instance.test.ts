@@ -535,6 +535,46 @@ describe('refusals and surprises', () => {
   });
 });
 
+describe('a Nova behind a proxy that drops the request id of an answer', () => {
+  const dropped = (id: string) =>
+    bed.cloud.inject({
+      method: 'POST',
+      path: new RegExp(`${id}/action`),
+      times: Infinity,
+      carriedOut: true,
+      answer: { status: 202 },
+    });
+
+  test('is stopped and started once', async () => {
+    const id = await active();
+    dropped(id);
+    expect(await recovered(id)).toMatchObject({ outcome: 'recovered' });
+    expect(done(id)).toEqual(['stop', 'start']);
+  });
+
+  test('and an action that fails on the host is known to be ours', async () => {
+    const id = await active();
+    dropped(id);
+    bed.cloud.failAction(id, 'stop');
+    expect(await failureOf(await recover(id))).toMatchObject({
+      type: 'InstanceRecoveryFailed',
+      details: { step: 'stop' },
+    });
+    expect(done(id)).toEqual(['stop']);
+  });
+});
+
+test('a reverted resize whose power state lags is only confirmed', async () => {
+  const id = await inState({ resize: { flavorRef: '2' } });
+  const handle = await recover(id, { policy: { resized: 'revert' } });
+  await eventually(() => done(id).includes('revertResize'));
+  bed.cloud.setState(id, { vmState: 'active', taskState: null, powerState: 0 });
+  await eventually(async () => (await progress(handle)).phase === 'starting');
+  bed.cloud.setState(id, { powerState: 1 });
+  expect(await handle.result()).toMatchObject({ path: 'revert', after: running, steps: [{ action: 'revert-resize' }] });
+  expect(done(id)).toEqual(['resize', 'revertResize']);
+});
+
 describe('answers that are lost', () => {
   test.each(['os-stop', 'os-start'])('of %s, carried out: it is not sent again', async (key) => {
     const id = await active();
