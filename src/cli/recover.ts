@@ -104,7 +104,7 @@ function tell(output: Output, result: RecoverInstanceResult): number {
       return EXIT.skipped;
     case 'planned':
       // The message is that of a recovery that has taken place.
-      output.say('Planned', decision, `now ${shown(before)}; nothing was changed`, `a recovery would say: ${message}`);
+      output.say('Planned', decision, `now ${shown(before)}`, message);
       return EXIT.done;
   }
 }

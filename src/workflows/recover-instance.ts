@@ -154,7 +154,7 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 export function checkRecoverInstanceInput(input: unknown): CheckedInput {
   const fields = checkObject(input, '', ['instanceId', 'notification', 'policy', 'timeouts', 'dryRun', 'polling']);
-  const instanceId = required(checkString(fields.instanceId, 'instanceId'), 'instanceId');
+  const instanceId = required(checkString(fields.instanceId, 'instanceId'), 'instanceId').toLowerCase();
   refuse(!UUID.test(instanceId), `instanceId must be a UUID, not "${instanceId.slice(0, 40)}".`);
   const timeouts = checkObject(fields.timeouts === undefined ? {} : fields.timeouts, 'timeouts', [
     'task',
@@ -665,8 +665,9 @@ class InstanceRecovery {
 
   private result(outcome: RecoverInstanceResult['outcome'], plan: RecoveryPlan): RecoverInstanceResult {
     const { progress, watch, checked } = this;
-    const { path, reason, message } = plan;
-    if (outcome === 'planned') this.watch.headline = `Dry run: ${path}, ${reason}. ${message}`;
+    const { path, reason } = plan;
+    const message = outcome === 'planned' ? plannedMessage(plan) : plan.message;
+    if (outcome === 'planned') this.watch.headline = message;
     if (outcome === 'recovered') this.watch.headline = `Recovered: ${message}`;
     return {
       instanceId: checked.instanceId,
@@ -737,6 +738,11 @@ function lockedPlan(words: string): RecoveryPlan {
 
 function knownActions({ actions }: InstanceReading): string[] | null {
   return actions && actions.map(({ requestId }) => requestId);
+}
+
+function plannedMessage({ path, steps, message }: RecoveryPlan): string {
+  if (path === 'none') return `Nothing was done; a recovery would leave it alone: ${message}`;
+  return `Nothing was done; a recovery would take the path ${path}: ${steps.join(', ')}.`;
 }
 
 /** Active, and nothing under way; whether the guest runs is not said. */
