@@ -220,7 +220,9 @@ describe('recover', () => {
     const id = await activeServer();
     const { exitCode, stdout } = await run(['recover', id, '--dry-run']);
     expect(exitCode).toBe(0);
-    expect(stdout).toMatch(/^Planned +path stop-start, reason instance-failure\n +now ACTIVE\n +Nothing was done; a recovery would take the path stop-start: stop, start\.$/m);
+    expect(stdout).toMatch(
+      /^Planned +path stop-start, reason instance-failure\n +now ACTIVE\n +Nothing was done; a recovery would take the path stop-start: stop, start\.$/m,
+    );
     expect(actionsOn(id)).toEqual([]);
   });
 
