@@ -5,16 +5,16 @@ import type {
   WorkflowHandleWithSignaledRunId,
   WorkflowStartOptions,
 } from '@temporalio/client';
-import type { CreateServerInput, CreateServerResult } from './workflows/create-server';
-import type { RecoverInstanceInput, RecoverInstanceResult } from './workflows/recover-instance';
+import type { CreateServerInput, CreateServerResult } from './workflows/create-server-input';
+import type { RecoverInstanceInput, RecoverInstanceResult } from './workflows/recover-instance-input';
 
-export type { CreateServerInput, CreateServerResult } from './workflows/create-server';
+export type { CreateServerInput, CreateServerResult } from './workflows/create-server-input';
 export type {
   RecoverInstanceInput,
   RecoverInstanceResult,
   RecoveryNotification,
   RecoveryStep,
-} from './workflows/recover-instance';
+} from './workflows/recover-instance-input';
 export type { RecoveryAction, RecoveryPath, RecoveryPolicy, RecoveryReason } from './policy/recovery';
 export type { PollingOptions } from './workflows/input';
 export type { Phase, Progress } from './workflows/messages';

@@ -10,10 +10,19 @@ export type {
   Phase,
   PollingOptions,
   Progress,
+  RecoverInstanceHandle,
+  RecoverInstanceInput,
+  RecoverInstanceResult,
+  RecoveryAction,
+  RecoveryNotification,
+  RecoveryPath,
+  RecoveryPolicy,
+  RecoveryReason,
+  RecoveryStep,
   ServerState,
   WorkflowFailureDetails,
 } from './client';
-export { DEFAULT_TASK_QUEUE } from './client';
+export { DEFAULT_TASK_QUEUE, recoveryWorkflowId, startCreateServer, startRecoverInstance } from './client';
 export { createComputeClient, loadCloudConfig, NovaError } from './nova';
 export type { CloudConfig, ComputeClient, NovaErrorKind } from './nova';
 export { createNovaWorker } from './worker';

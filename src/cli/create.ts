@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Duration } from '@temporalio/common';
 import { startCreateServer, type CreateServerInput, type CreateServerResult } from '../client';
-import { checkCreateServerInput } from '../workflows/create-server';
+import { checkCreateServerInput } from '../workflows/create-server-input';
 import { chooseServer } from './cloud';
 import { EXIT } from './errors';
 import { checked, checkNotEmpty, checkUnit, toRecord } from './input';

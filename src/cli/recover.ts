@@ -9,7 +9,7 @@ import {
   type RecoveryPolicy,
 } from '../client';
 import { describeState, type ServerState } from '../policy/server-state';
-import { checkRecoverInstanceInput } from '../workflows/recover-instance';
+import { checkRecoverInstanceInput } from '../workflows/recover-instance-input';
 import { EXIT, UsageError } from './errors';
 import { onHost } from './follow';
 import { checked, toRecord } from './input';

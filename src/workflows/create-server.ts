@@ -8,57 +8,21 @@ import {
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow';
-import { ApplicationFailure, CancelledFailure, type Duration } from '@temporalio/common';
+import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
 import type { CreatedServer, Creation, Look } from '../activities';
-import type { NovaAddresses, NovaServerRequest } from '../nova';
 import { isGone, judgeCreation } from '../policy/creation';
-import { DEFAULT_POLLING, type Polling } from '../policy/polling';
-import { describeState, type Observation } from '../policy/server-state';
-import { activityOutcome, describeFault, workflowFailure, type ActivityOutcome, type FailureType } from './failures';
+import { DEFAULT_POLLING } from '../policy/polling';
+import { describeState } from '../policy/server-state';
 import {
-  checkChoice,
-  checkDuration,
-  checkFreeObject,
-  checkInteger,
-  checkObject,
-  checkPolling,
-  checkStrings,
-  refuse,
-  required,
-  type PollingOptions,
-} from './input';
+  checkCreateServerInput,
+  type CheckedCreateInput,
+  type CreateServerInput,
+  type CreateServerResult,
+} from './create-server-input';
+import { activityOutcome, describeFault, workflowFailure, type ActivityOutcome, type FailureType } from './failures';
 import { serverIdUpdate } from './messages';
 import { changes, looks } from './nova';
 import { isHistoryLong, iso, seconds, ServerWatch, summary, type CarriedWatch } from './server-watch';
-
-export interface CreateServerInput {
-  /** The `server` object of Nova's `POST /servers`, passed on as it is. */
-  server: NovaServerRequest;
-  /** Nova's `os:scheduler_hints`. */
-  schedulerHints?: Record<string, unknown>;
-  /** Start to ACTIVE, all attempts together; default '1h'. */
-  timeout?: Duration;
-  /** Statuses to wait on besides the built-in ones. */
-  transientStatuses?: string[];
-  /** Creations in all, 1 to 10; default 1. Another one only after ERROR, once the failed server is deleted. */
-  attempts?: number;
-  /** What becomes of the last server on ERROR, timeout or cancellation; default 'keep'. */
-  onFailure?: 'keep' | 'delete';
-  polling?: PollingOptions;
-}
-
-export interface CreateServerResult {
-  serverId: string;
-  name: string;
-  status: 'ACTIVE';
-  addresses: NovaAddresses;
-  /** Null where the caller may not see it. */
-  host: string | null;
-  /** Creations that it took. */
-  attempts: number;
-  /** Of all attempts. */
-  observations: Observation[];
-}
 
 /** What a run hands to the next one; not part of the public input. */
 export interface CarriedCreation {
@@ -67,17 +31,6 @@ export interface CarriedCreation {
   watch: CarriedWatch;
 }
 
-interface CheckedInput {
-  server: NovaServerRequest;
-  schedulerHints: Record<string, unknown> | undefined;
-  timeout: number;
-  transientStatuses: string[];
-  attempts: number;
-  onFailure: 'keep' | 'delete';
-  polling: Polling;
-}
-
-const DEFAULT_TIMEOUT = 3_600_000;
 /** How long a deletion may take, and how often a DELETE that ended in ERROR is repeated. */
 const DELETE_TIMEOUT = 300_000;
 const DELETES = 3;
@@ -85,38 +38,6 @@ const DELETE_AGAIN_AFTER = 3_000;
 /** For looking up the tag of a POST whose answer is not known, when the time is over. */
 const FIND_TIMEOUT = 60_000;
 const FIND_TIMEOUT_FOR_INFORMATION = 10_000;
-
-export function checkCreateServerInput(input: unknown): CheckedInput {
-  const fields = checkObject(input, '', [
-    'server',
-    'schedulerHints',
-    'timeout',
-    'transientStatuses',
-    'attempts',
-    'onFailure',
-    'polling',
-  ]);
-  const server = required(checkFreeObject(fields.server, 'server'), 'server');
-  for (const key of ['min_count', 'max_count']) {
-    const count = server[key];
-    const isCount = typeof count === 'number' || typeof count === 'string';
-    refuse(isCount && Number(count) > 1, `server.${key} must not be above 1: one workflow creates one server.`);
-  }
-  refuse(
-    'return_reservation_id' in server,
-    'server.return_reservation_id is not supported: Nova would answer without the server.',
-  );
-  checkStrings(server.tags, 'server.tags');
-  return {
-    server: server as NovaServerRequest,
-    schedulerHints: checkFreeObject(fields.schedulerHints, 'schedulerHints'),
-    timeout: checkDuration(fields.timeout, 'timeout') ?? DEFAULT_TIMEOUT,
-    transientStatuses: checkStrings(fields.transientStatuses, 'transientStatuses') ?? [],
-    attempts: checkInteger(fields.attempts, 'attempts', 1, 10) ?? 1,
-    onFailure: checkChoice(fields.onFailure, 'onFailure', ['keep', 'delete']) ?? 'keep',
-    polling: checkPolling(fields.polling),
-  };
-}
 
 /**
  * Creates one server and waits until it is ACTIVE.
@@ -187,7 +108,7 @@ class ServerCreation {
 
   constructor(
     private readonly input: CreateServerInput,
-    private readonly checked: CheckedInput,
+    private readonly checked: CheckedCreateInput,
     carried: CarriedCreation | undefined,
   ) {
     this.watch = new ServerWatch(checked.polling, carried?.watch);

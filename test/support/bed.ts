@@ -6,7 +6,7 @@ import { startCreateServer } from '../../src/client';
 import { createComputeClient, loadCloudConfig, type ComputeClient } from '../../src/nova';
 import { SimulatedCloud, type SimulatedCloudOptions } from '../../src/simulator';
 import { createNovaWorker } from '../../src/worker';
-import type { CreateServerInput, CreateServerResult } from '../../src/workflows/create-server';
+import type { CreateServerInput, CreateServerResult } from '../../src/workflows/create-server-input';
 import type { WorkflowFailureDetails } from '../../src/workflows/failures';
 import type { Progress } from '../../src/workflows/messages';
 import { connect, uniqueTaskQueue, workflowBundle, type TestTemporal } from './temporal';
