@@ -3,13 +3,13 @@
  * (microversion 2.52); where it is open whether a POST was carried out, the tag is looked up before another one.
  */
 import { createHash } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { CancelledFailure } from '@temporalio/common';
 import { NovaError, type ComputeClient, type NovaServer, type NovaServerRequest } from '../nova';
 import { toApplicationFailure } from './failures';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
+import { lookAgain } from './lost-answer';
 
 /** What identifies one creation, across continue-as-new, reset and worker restarts. */
 export interface Creation {
@@ -44,9 +44,6 @@ export function creationTag({ namespace, workflowId, firstRunId, attempt }: Crea
   return `temporal-nova:${createHash('sha256').update(identity).digest('base64url')}`;
 }
 
-/** A POST whose answer was lost may still be on its way through Nova: one look is not enough. */
-const LOOK_AGAIN_AFTER = 2_500;
-
 const FIRST_LOOK_TIMEOUT = 2_000;
 
 /** The server that carries the tag, or null. Looks a second time, 2.5 s later, before it says null. */
@@ -56,13 +53,11 @@ export async function findServer(
   signal?: AbortSignal,
 ): Promise<NovaServer | null> {
   const tag = creationTag(creation);
-  for (let look = 1; look <= 2; look++) {
-    if (look === 2) await delay(LOOK_AGAIN_AFTER, undefined, { signal });
+  return lookAgain(async () => {
     const servers = await compute.listServers({ tags: tag }, { signal });
     if (servers.length > 1) throw ambiguous(tag, servers);
-    if (servers[0]) return servers[0];
-  }
-  return null;
+    return servers[0] ?? null;
+  }, signal);
 }
 
 function ambiguous(tag: string, servers: NovaServer[]): ApplicationFailure {

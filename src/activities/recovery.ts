@@ -1,5 +1,4 @@
 /** What a recovery reads of an instance, and the actions it takes on it. */
-import { setTimeout as delay } from 'node:timers/promises';
 import { Context } from '@temporalio/activity';
 import { CancelledFailure } from '@temporalio/common';
 import { NovaError, type ComputeClient, type NovaInstanceAction, type RequestOptions } from '../nova';
@@ -7,6 +6,7 @@ import { STEPS, type PastAction, type RecoveryAction } from '../policy/recovery'
 import { parseTime } from '../time';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
+import { lookAgain } from './lost-answer';
 import { getServerTwice } from './watch';
 
 /** An entry of os-instance-actions. */
@@ -96,20 +96,14 @@ const REQUESTS: Record<RecoveryAction, Record<string, unknown>> = {
   rescue: { rescue: {} },
 };
 
-/** A request whose answer was lost may still be on its way through Nova. */
-const LOOK_AGAIN_AFTER = 2_500;
-
 /** Sends an action once: where it may have been sent before, looks first. */
 export async function takeAction(compute: ComputeClient, request: ServerActionRequest): Promise<TakenAction> {
   const { info, cancellationSignal: signal } = Context.current();
   const { serverId, action } = request;
   return withHeartbeat(async () => {
     if (info.attempt > 1) {
-      for (let look = 1; look <= 2; look++) {
-        if (look === 2) await delay(LOOK_AGAIN_AFTER, undefined, { signal });
-        const taken = await findTaken(compute, request, signal);
-        if (taken) return taken;
-      }
+      const taken = await lookAgain(() => findTaken(compute, request, signal), signal);
+      if (taken) return taken;
     }
     if (signal.aborted) throw new CancelledFailure(`cancelled before ${action} was sent`);
     // No signal: whether Nova took it must be known, also when the workflow is cancelled.

@@ -43,5 +43,8 @@ export function heartbeatTimeout(round: number): number {
   return Math.min(Math.max(round / 3, 5_000), 20_000);
 }
 
+/** A request whose answer was lost may still be on its way through Nova: one look for its effect is not enough. */
+export const LOOK_AGAIN_AFTER = 2_500;
+
 /** How long a step from one running task to the next is held back before the workflow hears of it. */
 export const PROGRESS_HELD = 12_000;

@@ -10,7 +10,7 @@ import {
 } from '@temporalio/workflow';
 import { CancelledFailure, type ApplicationFailure } from '@temporalio/common';
 import type { InstanceReading, Look } from '../activities';
-import { afterAction, DEFAULT_POLLING, nextInterval } from '../policy/polling';
+import { afterAction, DEFAULT_POLLING, LOOK_AGAIN_AFTER, nextInterval } from '../policy/polling';
 import {
   decideRecovery,
   isBusy,
@@ -73,8 +73,6 @@ interface RecoveryProgress {
   nextFailedAt: number | null;
 }
 
-/** A request whose answer was lost may still be on its way through Nova. */
-const LOOK_AGAIN_AFTER = 2_500;
 /** How long a cancelled recovery tries to find out whether what it just sent was carried out. */
 const CANCELLED_LOOK_TIMEOUT = 60_000;
 /** "Decide afresh, at most 3 times". */
