@@ -320,6 +320,24 @@ describe('exactly one server', () => {
     expect(serversNamed(name).map(({ id }) => id)).toEqual([serverId]);
   });
 
+  test('a workflow that is reset to its beginning goes on with the server it had made', async () => {
+    const name = `reset-workflow-${Math.random()}`;
+    const handle = await bed.create({ server: bed.server({ name }) });
+    const id = await building(handle);
+    const { runId } = await bed.client.workflowService.resetWorkflowExecution({
+      namespace: bed.temporal.namespace,
+      workflowExecution: { workflowId: handle.workflowId, runId: handle.firstExecutionRunId },
+      workflowTaskFinishEventId: 4,
+      reason: 'test',
+      requestId: name,
+    });
+    const again = bed.client.workflow.getHandle(handle.workflowId, runId ?? undefined);
+    expect(await serverIdOf(again)).toBe(id);
+    bed.cloud.finishBuild(id);
+    expect(await again.result()).toMatchObject({ serverId: id, attempts: 1 });
+    expect(serversNamed(name)).toHaveLength(1);
+  });
+
   test('a look-up that is refused does not say that no server was made', async () => {
     const name = `hidden-${Math.random()}`;
     bed.cloud.inject({ method: 'POST', path: /\/servers$/, carriedOut: true, answer: { status: 504 } });
