@@ -81,7 +81,7 @@ export async function findTemporalCli(log: Log = toStandardError): Promise<strin
     ['temporal on the PATH', () => onPath('temporal')],
     [
       `a copy in ${cacheFolder()}`,
-      async () => (await findCached(sdkDownloadName('temporal'))) ?? findCached(GO_INSTALLED),
+      async () => (await findCached(GO_INSTALLED)) ?? findCached(sdkDownloadName('temporal')),
     ],
     ["the Temporal SDK's download", () => sdkDownload('dev-server', log)],
     [`go install ${GO_INSTALL}`, () => goInstall(log)],
