@@ -324,14 +324,14 @@ describe('exactly one server', () => {
     const name = `reset-workflow-${Math.random()}`;
     const handle = await bed.create({ server: bed.server({ name }) });
     const id = await building(handle);
-    const { runId } = await bed.client.workflowService.resetWorkflowExecution({
+    const { runId } = (await bed.client.workflowService.resetWorkflowExecution({
       namespace: bed.temporal.namespace,
       workflowExecution: { workflowId: handle.workflowId, runId: handle.firstExecutionRunId },
-      workflowTaskFinishEventId: 4,
+      workflowTaskFinishEventId: 4 as never, // typed as a Long, which a number serves for
       reason: 'test',
       requestId: name,
-    });
-    const again = bed.client.workflow.getHandle(handle.workflowId, runId ?? undefined);
+    })) as { runId?: string };
+    const again = bed.client.workflow.getHandle(handle.workflowId, runId);
     expect(await serverIdOf(again)).toBe(id);
     bed.cloud.finishBuild(id);
     expect(await again.result()).toMatchObject({ serverId: id, attempts: 1 });
