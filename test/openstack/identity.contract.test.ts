@@ -77,7 +77,8 @@ test('a token buys another one, that lives no longer', async () => {
   const { status, headers, body } = await login(auth);
   expect(status).toBe(201);
   expect(headers['x-subject-token']).toBeDefined();
-  expect(body.token).toMatchObject({ methods: ['token', 'password'], expires_at: old.body.expires_at });
+  expect(body.token.expires_at).toBe(old.body.expires_at);
+  expect([...body.token.methods].sort()).toEqual(['password', 'token']); // Keystone keeps them in a set
 });
 
 test('a token that is none: 404', async () => {
