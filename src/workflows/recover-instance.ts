@@ -191,6 +191,8 @@ class InstanceRecovery {
       if (progress.plan === null) {
         const plan = await this.decide();
         if (this.checked.dryRun) return this.result('planned', plan);
+        const isGone = plan.reason === 'not-found' || plan.reason === 'being-deleted';
+        if (isGone && progress.changed && !progress.recovered) throw this.goneFailure(this.lastStep);
         if (plan.path === 'none') {
           return progress.recovered ? this.result('recovered', progress.recovered) : this.skipped(plan);
         }
@@ -558,7 +560,7 @@ class InstanceRecovery {
     return `The instance ${this.checked.instanceId}`;
   }
 
-  private goneFailure(step: RecoveryAction): ApplicationFailure {
+  private goneFailure(step: string): ApplicationFailure {
     return this.watch.failure('ServerNotFound', `${this.name} was deleted while it was recovered (${step}).`, step);
   }
 

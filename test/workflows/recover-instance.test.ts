@@ -472,6 +472,21 @@ describe('refusals and surprises', () => {
     });
   });
 
+  test('deleted between stop and start is a failure too, not a skip', async () => {
+    const id = await active();
+    bed.cloud.inject({
+      method: 'POST',
+      path: new RegExp(`${id}/action`),
+      match: ({ body }) => {
+        if (!body.includes('os-start')) return false;
+        bed.cloud.setState(id, { taskState: 'deleting' });
+        return true;
+      },
+      answer: conflict(`Cannot 'start' instance ${id} while it is in task_state deleting`),
+    });
+    expect(await failureOf(await recover(id))).toMatchObject({ type: 'ServerNotFound', details: { serverId: id } });
+  });
+
   test.each([
     ['stop', 'stop', ['stop']],
     ['start', 'start', ['stop', 'start']],
