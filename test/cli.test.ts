@@ -551,7 +551,7 @@ describe('while it waits', () => {
       bed.cloud.setTimes({ buildSeconds: 3 });
       const shown = await screen(100, creation('--wait').args);
       expect(shown).toMatch(/⠋|⠙|\| |- /);
-      expect(shown).toMatch(/waiting: BUILD\/\w+ since 1 s, until \d\d:\d\d:\d\dZ/);
+      expect(shown).toMatch(/waiting: BUILD\/\w+ since 1 s, until (\d{4}-\d\d-\d\dT)?\d\d:\d\d:\d\dZ/);
       expect(shown).toMatch(/Created {4}server web-\d+ is ACTIVE/);
       expect(shown).not.toMatch(/^\d\d:\d\d:\d\dZ /m);
     });
