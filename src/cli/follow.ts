@@ -9,6 +9,7 @@ import { noWorker, persistently, type Temporal } from './temporal';
 
 const LOOK_EVERY_MS = 500;
 const ANSWER_WITHIN_MS = 3_000;
+const LAST_ANSWER_WITHIN_MS = 10_000;
 /** A workflow that has not answered for this long may have no worker. */
 const SILENT_FOR_MS = 2_500;
 
@@ -57,15 +58,20 @@ export async function follow<T>(
     await Promise.race([ended, sleep(LOOK_EVERY_MS)]);
   }
   if (outcome.kind !== 'interrupted') {
-    const progress = await ask(temporal, handle);
+    // A worker was there a moment ago: its last word is worth a longer wait.
+    const progress = await ask(temporal, handle, LAST_ANSWER_WITHIN_MS);
     if (progress) view.show(progress);
   }
   return outcome;
 }
 
 /** Undefined when no worker has answered in time. */
-export async function ask(temporal: Temporal, handle: Pick<WorkflowHandle, 'query'>): Promise<Progress | undefined> {
-  return temporal.within(ANSWER_WITHIN_MS, () => handle.query<Progress>('progress')).catch(() => undefined);
+export async function ask(
+  temporal: Temporal,
+  handle: Pick<WorkflowHandle, 'query'>,
+  withinMs = ANSWER_WITHIN_MS,
+): Promise<Progress | undefined> {
+  return temporal.within(withinMs, () => handle.query<Progress>('progress')).catch(() => undefined);
 }
 
 /** Completed or failed, as `temporal-nova` shows it; other errors are rethrown. */
