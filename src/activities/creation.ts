@@ -3,7 +3,7 @@
  * (microversion 2.52); where it is open whether a POST was carried out, the tag is looked up before another one.
  */
 import { createHash } from 'node:crypto';
-import { ApplicationFailure, Context } from '@temporalio/activity';
+import { ApplicationFailure, Context, type Info } from '@temporalio/activity';
 import { CancelledFailure } from '@temporalio/common';
 import { NovaError, type ComputeClient, type NovaServer, type NovaServerRequest } from '../nova';
 import { toApplicationFailure } from './failures';
@@ -52,12 +52,18 @@ export async function findServer(
   creation: Creation,
   signal?: AbortSignal,
 ): Promise<NovaServer | null> {
+  return lookAgain(() => lookForTag(compute, creation, signal), signal);
+}
+
+async function lookForTag(
+  compute: ComputeClient,
+  creation: Creation,
+  signal?: AbortSignal,
+): Promise<NovaServer | null> {
   const tag = creationTag(creation);
-  return lookAgain(async () => {
-    const servers = await compute.listServers({ tags: tag }, { signal });
-    if (servers.length > 1) throw ambiguous(tag, servers);
-    return servers[0] ?? null;
-  }, signal);
+  const servers = await compute.listServers({ tags: tag }, { signal });
+  if (servers.length > 1) throw ambiguous(tag, servers);
+  return servers[0] ?? null;
 }
 
 function ambiguous(tag: string, servers: NovaServer[]): ApplicationFailure {
@@ -70,12 +76,16 @@ function ambiguous(tag: string, servers: NovaServer[]): ApplicationFailure {
   );
 }
 
+/** Milliseconds, at the time this attempt was scheduled, in which a POST may still be begun; by the server's clock. */
+export function timeLeft({ within }: CreateServerRequest, info: Info): number {
+  return within - (info.currentAttemptScheduledTimestampMs - info.scheduledTimestampMs);
+}
+
 export async function createServer(compute: ComputeClient, request: CreateServerRequest): Promise<CreatedServer> {
   const context = Context.current();
   const { info, cancellationSignal } = context;
   const started = Date.now();
-  const waited = info.currentAttemptScheduledTimestampMs - info.scheduledTimestampMs;
-  const remaining = () => request.within - waited - (Date.now() - started);
+  const remaining = () => timeLeft(request, info) - (Date.now() - started);
   const isReset = info.workflowExecution?.runId !== request.creation.firstRunId;
   const mayExist = request.mayExist || isReset || info.attempt > 1;
 
@@ -131,10 +141,8 @@ function isRefusal(error: unknown): error is NovaError {
 
 /** After a repeated POST: should the first one have been carried out after all, say so instead of losing its server. */
 async function refuseSecondServer(compute: ComputeClient, creation: Creation): Promise<void> {
-  const tag = creationTag(creation);
   try {
-    const servers = await compute.listServers({ tags: tag });
-    if (servers.length > 1) throw ambiguous(tag, servers);
+    await lookForTag(compute, creation);
   } catch (error) {
     if (!(error instanceof NovaError)) throw error;
   }

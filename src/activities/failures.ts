@@ -1,7 +1,6 @@
 /** What a failed request becomes for Temporal: a type, retryable or not, when to try again, and picked details. */
 import { ApplicationFailure } from '@temporalio/common';
-import type { NovaError } from '../nova';
-import { type NovaErrorKind } from '../nova';
+import type { NovaError, NovaErrorKind } from '../nova';
 
 /** `details[0]` of every failure. Known parts only; never a token, a password, a body or a header. */
 export interface FailureDetails {

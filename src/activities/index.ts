@@ -2,7 +2,14 @@
 import { setMaxListeners } from 'node:events';
 import { Context } from '@temporalio/activity';
 import { NovaError, type ComputeClient } from '../nova';
-import { createServer, findServer, type CreatedServer, type CreateServerRequest, type Creation } from './creation';
+import {
+  createServer,
+  findServer,
+  timeLeft,
+  type CreatedServer,
+  type CreateServerRequest,
+  type Creation,
+} from './creation';
 import { toApplicationFailure } from './failures';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
@@ -57,11 +64,8 @@ export function createNovaActivities({
 }: NovaActivitiesOptions): NovaActivities {
   setMaxListeners(0, shutdownSignal); // one for each watch
   return {
-    novaCreateServer: (request) => {
-      const { info } = Context.current();
-      const left = request.within - (info.currentAttemptScheduledTimestampMs - info.scheduledTimestampMs);
-      return typed(undefined, () => createServer(compute, request), left);
-    },
+    novaCreateServer: (request) =>
+      typed(undefined, () => createServer(compute, request), timeLeft(request, Context.current().info)),
     novaFindServer: (creation) =>
       typed(undefined, async () => {
         const server = await withHeartbeat(() => findServer(compute, creation, Context.current().cancellationSignal));

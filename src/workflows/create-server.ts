@@ -19,7 +19,14 @@ import {
   type CreateServerInput,
   type CreateServerResult,
 } from './create-server-input';
-import { activityOutcome, describeFault, workflowFailure, type ActivityOutcome, type FailureType } from './failures';
+import {
+  activityOutcome,
+  describeFault,
+  sentence,
+  workflowFailure,
+  type ActivityOutcome,
+  type FailureType,
+} from './failures';
 import { serverIdUpdate } from './messages';
 import { changes, looks } from './nova';
 import { isHistoryLong, iso, seconds, ServerWatch, summary, type CarriedWatch } from './server-watch';
@@ -406,8 +413,4 @@ function addTo(failure: unknown, message: string): unknown {
   }
   log.warn(message);
   return new CancelledFailure(`${failure instanceof Error ? failure.message : 'Cancelled'}. ${message}`);
-}
-
-function sentence(words: string): string {
-  return /[.!?]$/.test(words) ? words : `${words}.`;
 }

@@ -80,6 +80,9 @@ function withoutRetry(message: string): string {
 /** Why a server is in ERROR, in Nova's words. */
 export function describeFault(fault: NovaFault | null | undefined): string {
   if (!fault) return 'Nova gave no fault.';
-  const words = `Nova's fault ${fault.code}: ${fault.message.trim()}`;
+  return sentence(`Nova's fault ${fault.code}: ${fault.message.trim()}`);
+}
+
+export function sentence(words: string): string {
   return /[.!?]$/.test(words) ? words : `${words}.`;
 }

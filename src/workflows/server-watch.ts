@@ -130,8 +130,7 @@ export class ServerWatch {
   /** Begins to wait for a (new) server. */
   follow(serverId: string, look: Look | null): void {
     this.serverId = serverId;
-    this.state = null;
-    this.lastLook = null;
+    this.forget();
     this.rewind();
     if (look) this.see([{ at: look.at, ...look.state }], look);
     else this.tell();
