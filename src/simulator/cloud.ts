@@ -40,6 +40,8 @@ export interface SimulatedCloudOptions {
   powerSyncSeconds?: number;
   /** Password of both users. Default 'anchor'. */
   password?: string;
+  /** At least 0, below 1: decides which requests a fault with a `probability` hits. Default Math.random. */
+  random?: () => number;
 }
 
 /** One server at the moment of looking. Times in milliseconds since the epoch. */
@@ -116,8 +118,12 @@ export class SimulatedCloud {
       imageId: this.imageId,
       networkId: this.networkId,
     });
-    this.listener = new Listener(options.host ?? '127.0.0.1', options.port ?? 0, now, (service, request) =>
-      this.dispatch(service, request),
+    this.listener = new Listener(
+      options.host ?? '127.0.0.1',
+      options.port ?? 0,
+      now,
+      (service, request) => this.dispatch(service, request),
+      options.random,
     );
     this.requests = this.listener.requests;
   }

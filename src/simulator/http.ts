@@ -57,6 +57,7 @@ class InjectedFault implements FaultHandle {
 
   constructor(
     readonly fault: Fault,
+    private readonly random: () => number,
     readonly remove: () => void,
   ) {
     this.remaining = fault.times ?? 1;
@@ -68,7 +69,7 @@ class InjectedFault implements FaultHandle {
     if (service !== undefined && service !== request.service) return false;
     if (path !== undefined && !path.test(request.path)) return false;
     if (match !== undefined && !match(request)) return false;
-    if (probability < 1 && Math.random() >= probability) return false;
+    if (probability < 1 && this.random() >= probability) return false;
     this.hits++;
     if (--this.remaining <= 0) this.remove();
     return true;
@@ -92,6 +93,7 @@ export class Listener {
     port: number,
     private readonly clock: () => number,
     private readonly dispatch: Dispatch,
+    private readonly random: () => number = Math.random,
   ) {
     this.port = port;
   }
@@ -128,7 +130,7 @@ export class Listener {
   }
 
   inject(fault: Fault): FaultHandle {
-    const injected: InjectedFault = new InjectedFault(fault, () => this.faults.delete(injected));
+    const injected: InjectedFault = new InjectedFault(fault, this.random, () => this.faults.delete(injected));
     this.faults.add(injected);
     return injected;
   }

@@ -1,0 +1,239 @@
+/**
+ * A Temporal server of the scene's own, with its database in a file; a simulated cloud; workers in processes of their
+ * own, as in production. All of them can be killed, and what must hold in the end is asserted here.
+ */
+import { rm } from 'node:fs/promises';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client, Connection, WorkflowExecutionAlreadyStartedError, type WorkflowHandle } from '@temporalio/client';
+import { persistently } from '../../../src/cli/temporal';
+import {
+  startCreateServer,
+  startRecoverInstance,
+  type CreateServerInput,
+  type CreateServerResult,
+  type PollingOptions,
+  type RecoverInstanceResult,
+} from '../../../src/client';
+import { startTemporalServer, type TemporalServer } from '../../../src/demo/temporal-server';
+import { createComputeClient, loadCloudConfig } from '../../../src/nova';
+import { SimulatedCloud, type SimulatedCloudOptions } from '../../../src/simulator';
+import { runFolder } from '../../support/run';
+import { WorkerProcess } from '../../support/worker-process';
+import { Random } from './random';
+
+export interface SceneOptions extends SimulatedCloudOptions {
+  /** Default 2. */
+  workers?: number;
+  dynamicConfig?: Record<string, string | number | boolean>;
+}
+
+interface Started<Result> {
+  handle: Pick<WorkflowHandle, 'workflowId' | 'result'>;
+  ended: Promise<Ended<Result>>;
+}
+
+/** How a workflow ended: with a result, or with what its failure says. */
+export type Ended<Result> = { id: string; at: number } & ({ result: Result } | { failure: string });
+
+const QUEUE = 'chaos';
+const POLLING: PollingOptions = { initialInterval: '500ms', maximumInterval: '2s' };
+
+export class Scene {
+  readonly random: Random;
+  readonly workers: (WorkerProcess | undefined)[] = [];
+  readonly creations: Started<CreateServerResult>[] = [];
+  readonly recoveries: Started<RecoverInstanceResult>[] = [];
+  /** Servers that were there before. */
+  instances: string[] = [];
+  /** Settings of the workers beside the usual ones. */
+  workerEnv: Record<string, string> = {};
+  private closing = false;
+
+  private constructor(
+    readonly name: string,
+    readonly options: SceneOptions,
+    readonly cloud: SimulatedCloud,
+    private server: TemporalServer,
+    readonly client: Client,
+  ) {
+    this.random = new Random(name);
+  }
+
+  static async open(name: string, options: SceneOptions = {}): Promise<Scene> {
+    delete process.env.TEMPORAL_ADDRESS; // a server that somebody else uses is not to be killed
+    const cloud = await SimulatedCloud.start({ powerSyncSeconds: Infinity, ...options });
+    const server = await startServer(name, options);
+    const connection = await Connection.connect({ address: server.address });
+    const scene = new Scene(name, options, cloud, server, new Client({ connection }));
+    await Promise.all(Array.from({ length: options.workers ?? 2 }, (_, i) => scene.startWorker(i)));
+    return scene;
+  }
+
+  async close(): Promise<void> {
+    this.closing = true;
+    await Promise.all(this.workers.map((worker) => worker?.end()));
+    await this.client.connection.close();
+    await this.cloud.stop();
+    await this.server.stop();
+    await rm(databaseOf(this.name), { force: true });
+  }
+
+  // ---- workers and the Temporal server
+
+  async startWorker(index: number, more: Record<string, string> = {}): Promise<WorkerProcess> {
+    const worker = await WorkerProcess.polling({
+      ...this.cloud.env(),
+      TEMPORAL_ADDRESS: this.server.address,
+      TEMPORAL_TASK_QUEUE: QUEUE,
+      ...this.workerEnv,
+      ...more,
+    });
+    this.workers[index] = worker;
+    return worker;
+  }
+
+  /** SIGKILL, and another one in its place at once. */
+  async replaceWorker(index: number): Promise<void> {
+    await this.workers[index]?.end();
+    if (!this.closing) await this.startWorker(index);
+  }
+
+  /** SIGKILL, some moments without a server, and the same again on its database. */
+  async replaceServer(downMs: number): Promise<void> {
+    this.server.kill();
+    await this.server.stop();
+    await sleep(downMs);
+    if (this.closing) return;
+    this.server = await startServer(this.name, this.options, Number(this.server.address.split(':')[1]));
+  }
+
+  // ---- workflows
+
+  /** Servers to be recovered, made without a workflow; `metadata` may make their hypervisors slow. */
+  async makeInstances(count: number, metadata: () => Record<string, string> = () => ({})): Promise<string[]> {
+    const compute = createComputeClient(loadCloudConfig(this.cloud.env()));
+    this.cloud.setTimes({ buildSeconds: 0 });
+    try {
+      for (let i = 0; i < count; i++) {
+        const { id } = await compute.createServer({ ...this.request(`instance-${i}`), metadata: metadata() }, { tags: [] });
+        this.instances.push(id);
+      }
+    } finally {
+      compute.close();
+      this.cloud.setTimes({ buildSeconds: this.options.buildSeconds ?? 1 });
+    }
+    return this.instances;
+  }
+
+  create(id: string, metadata: Record<string, string> = {}, input: Partial<CreateServerInput> = {}): Promise<void> {
+    return this.start(this.creations, id, () =>
+      startCreateServer(
+        this.client,
+        { server: { ...this.request(id), metadata }, polling: POLLING, ...input },
+        { workflowId: id, taskQueue: QUEUE },
+      ),
+    );
+  }
+
+  /** Its hypervisor's process dies, and somebody reports it. */
+  recover(instanceId: string, polling: PollingOptions | undefined = POLLING): Promise<void> {
+    this.cloud.crash(instanceId);
+    const notification = { event: 'LIFECYCLE', generatedTime: new Date().toISOString() };
+    return this.start(this.recoveries, `recover-${instanceId}`, () =>
+      startRecoverInstance(
+        this.client,
+        { instanceId, notification, polling },
+        { workflowId: `recover-${instanceId}`, taskQueue: QUEUE },
+      ),
+    );
+  }
+
+  private request(name: string): CreateServerInput['server'] {
+    return { name, flavorRef: this.cloud.flavorId, imageRef: this.cloud.imageId, networks: 'none' };
+  }
+
+  /** Also where Temporal is away for now: as a service would, with the same id. */
+  private async start<Result>(
+    list: Started<Result>[],
+    id: string,
+    start: () => Promise<Pick<WorkflowHandle, 'workflowId' | 'result'>>,
+  ): Promise<void> {
+    const handle = await persistently(
+      () =>
+        start().catch((error: unknown) => {
+          if (error instanceof WorkflowExecutionAlreadyStartedError) return this.client.workflow.getHandle(id);
+          throw error;
+        }),
+      () => undefined,
+    );
+    const ended = persistently(
+      () => handle.result() as Promise<Result>,
+      () => undefined,
+    ).then(
+      (result) => ({ id, at: Date.now(), result }),
+      (error: unknown) => ({ id, at: Date.now(), failure: String((error as Error).cause ?? error) }),
+    );
+    list.push({ handle, ended });
+  }
+
+  // ---- what must hold
+
+  async allEnded(): Promise<{ creations: Ended<CreateServerResult>[]; recoveries: Ended<RecoverInstanceResult>[] }> {
+    return {
+      creations: await Promise.all(this.creations.map(({ ended }) => ended)),
+      recoveries: await Promise.all(this.recoveries.map(({ ended }) => ended)),
+    };
+  }
+
+  /** At least so many have ended by now. */
+  async expectEnded(count: number): Promise<void> {
+    const pending = Symbol('pending');
+    const ends = [...this.creations, ...this.recoveries].map(({ ended }) => Promise.race([ended, pending]));
+    expect((await Promise.all(ends)).filter((end) => end !== pending).length).toBeGreaterThanOrEqual(count);
+  }
+
+  /** Every workflow ended right; as many servers as creations; one stop and one start each; nothing left behind. */
+  async expectAllRight(): Promise<void> {
+    const { creations, recoveries } = await this.allEnded();
+    expect(creations.filter((ended) => !('result' in ended && ended.result.status === 'ACTIVE'))).toEqual([]);
+    expect(recoveries.filter((ended) => !('result' in ended && ended.result.outcome === 'recovered'))).toEqual([]);
+
+    const made = this.cloud.servers({ deleted: true }).filter(({ id }) => !this.instances.includes(id));
+    expect(made).toHaveLength(creations.length);
+    const named = creations.map((ended) => ('result' in ended ? ended.result.serverId : ''));
+    expect(named.sort()).toEqual(made.map(({ id }) => id).sort());
+
+    const actions = (id: string) => this.cloud.server(id).actions.map(({ action }) => action);
+    const recovered = recoveries.map(({ id }) => id.replace('recover-', ''));
+    const wrong = recovered.filter((id) => actions(id).join() !== 'create,stop,start');
+    expect(wrong.map((id) => [id, ...actions(id)])).toEqual([]);
+    expect(recovered.filter((id) => this.cloud.server(id).vmState !== 'active')).toEqual([]);
+
+    const left = [];
+    for await (const { workflowId } of this.client.workflow.list({ query: 'ExecutionStatus = "Running"' })) {
+      left.push(workflowId);
+    }
+    expect(left).toEqual([]);
+  }
+}
+
+function databaseOf(name: string): string {
+  return path.join(runFolder(), `${name}.sqlite`);
+}
+
+function startServer(name: string, { dynamicConfig }: SceneOptions, port = 0): Promise<TemporalServer> {
+  return startTemporalServer({ port, dbFilename: databaseOf(name), dynamicConfig, log: () => undefined });
+}
+
+/** '0.4 s · 1.2 s' of milliseconds: the median and the most. */
+export function medianAndMost(values: number[]): string {
+  const sorted = [...values].sort((a, b) => a - b);
+  const seconds = (ms: number | undefined) => `${((ms ?? NaN) / 1000).toFixed(1)} s`;
+  return `${seconds(sorted[Math.floor(sorted.length / 2)])} · ${seconds(sorted.at(-1))}`;
+}
+
+/** A figure of docs/reliability.md, printed as it is measured. */
+export function report(line: string): void {
+  process.stderr.write(`  ${line}\n`);
+}
