@@ -8,6 +8,18 @@ import { unexpectedAnswer } from './http';
 /** How long before its end a token is replaced; a tenth of its life where that is shorter. */
 const REFRESH_MARGIN_MS = 60_000;
 
+/**
+ * A login that worked before and is refused now is, for so long, like a Keystone that is away: somebody changes the
+ * password, and this worker, or another one, gets the new one in a moment. Waits must not end for that.
+ */
+const PASSWORD_CHANGE_MS = 30_000;
+
+/** A refused login is not tried again at once: Keystone locks users out (`lockout_failure_attempts`). */
+const FIRST_AFTER_REFUSAL_MS = 5_000;
+const LONGEST_AFTER_REFUSAL_MS = 60_000;
+/** Nor is a Keystone that is away asked by each of hundreds of waits: one login serves all, also one that failed. */
+const AFTER_FAILURE_MS = 500;
+
 export type ServiceType = 'compute' | 'image' | 'network';
 
 export interface Logger {
@@ -34,9 +46,11 @@ export interface Identity {
    *
    * @throws NovaError | Keystone's answer | kind |
    * |---|---|
-   * | 401, 403; 404 that names what was not found, such as an application credential | Unauthorized |
+   * | 401, 403; 404 that names what was not found, such as an application credential | Unauthorized; Unavailable for 30 s where the login has worked before |
    * | no answer, 408, 413, 429, 5xx, not JSON, without token | Unavailable |
    * | any other, such as 404 for a wrong address, or a redirect | Configuration |
+   *
+   * A login that failed stands for all who want one in the next 0.5 s; a refused one for 5 s, then 10, 20, … up to 60 s.
    *
    * `outcomeUnknown` is false: whatever the session was for was not sent.
    */
@@ -48,11 +62,38 @@ export interface Identity {
 export function createIdentity(config: CloudConfig, http: HttpClient, logger?: Logger): Identity {
   let current: { session: Session; refreshAt: number; expiresAt: number } | undefined;
   let login: Promise<Session> | undefined;
+  let hasWorked = false;
+  /** The last login, where it failed; it stands for all who want one before `askAgainAt`. */
+  let failed: { error: NovaError; refusedSince?: number; pause: number; askAgainAt: number } | undefined;
+
+  const failure = (): NovaError | undefined => {
+    if (failed?.refusedSince === undefined || !hasWorked) return failed?.error;
+    if (Date.now() >= failed.refusedSince + PASSWORD_CHANGE_MS) return failed.error;
+    const { message, details } = failed.error;
+    return new NovaError('Unavailable', `${message}; it worked before: was the password changed?`, details);
+  };
+  const remember = (error: NovaError): void => {
+    const now = Date.now();
+    if (error.kind === 'Unauthorized') {
+      const before = failed?.refusedSince === undefined ? undefined : failed;
+      const pause = before ? Math.min(before.pause * 2, LONGEST_AFTER_REFUSAL_MS) : FIRST_AFTER_REFUSAL_MS;
+      failed = { error, refusedSince: before?.refusedSince ?? now, pause, askAgainAt: now + pause };
+    } else {
+      failed = { error, pause: AFTER_FAILURE_MS, askAgainAt: now + AFTER_FAILURE_MS };
+    }
+  };
 
   const fresh = (): Promise<Session> => {
     login ??= (async () => {
       const asked = Date.now();
-      const { session, lifetimeMs } = await logIn(config, http);
+      if (failed && asked < failed.askAgainAt) throw failure()!;
+      const { session, lifetimeMs } = await logIn(config, http).catch((error: unknown) => {
+        if (!(error instanceof NovaError)) throw error;
+        remember(error);
+        throw failure()!;
+      });
+      hasWorked = true;
+      failed = undefined;
       const margin = Math.min(REFRESH_MARGIN_MS, lifetimeMs / 10);
       current = { session, refreshAt: asked + lifetimeMs - margin, expiresAt: asked + lifetimeMs };
       logger?.debug('Logged in to Keystone', { userId: session.userId, projectId: session.projectId, lifetimeMs });

@@ -216,6 +216,43 @@ describe('against a scripted Keystone', () => {
     await expect(failureOf(client.listServers({}))).resolves.toMatchObject({ kind: 'Unavailable' });
   });
 
+  test('a login that worked and is refused now: Unavailable for 30 s, and Keystone is asked seldom', async () => {
+    jest.useFakeTimers({
+      doNotFake: ['setTimeout', 'setInterval', 'setImmediate', 'nextTick', 'queueMicrotask', 'performance'],
+    });
+    try {
+      const client = clientFor(cloud.env());
+      await client.check();
+      cloud.nova = (_, response) => json(response, 401, {});
+      const ofOld = cloud.keystone;
+      let asked = 0;
+      cloud.keystone = (_, response) => {
+        asked++;
+        json(response, 401, { error: { message: 'The request you have made requires authentication.' } });
+      };
+      const kinds: string[] = [];
+      for (let second = 0; second < 60; second++) {
+        kinds.push((await failureOf(client.listServers({}))).kind);
+        jest.setSystemTime(Date.now() + 1_000);
+      }
+      expect(kinds).toEqual([...Array(30).fill('Unavailable'), ...Array(30).fill('Unauthorized')]);
+      expect(asked).toBe(4); // at 0, 5, 15 and 35 s
+
+      // the password is changed back
+      cloud.keystone = ofOld;
+      cloud.nova = (_, response) => json(response, 200, { servers: [] });
+      jest.setSystemTime(Date.now() + 60_000);
+      await expect(client.listServers({})).resolves.toEqual([]);
+    } finally {
+      jest.useRealTimers();
+    }
+  });
+
+  test('a login that never worked is Unauthorized at once', async () => {
+    cloud.keystone = (_, response) => json(response, 401, {});
+    await expect(failureOf(clientFor(cloud.env()).listServers({}))).resolves.toMatchObject({ kind: 'Unauthorized' });
+  });
+
   test('a creation whose token could not be replaced was not sent', async () => {
     const client = clientFor(cloud.env());
     await client.check();
@@ -243,7 +280,7 @@ describe('against a scripted Keystone', () => {
     expect(cloud.logins).toBe(1);
   });
 
-  test('a failed login is shared by all who wait, and tried anew by the next', async () => {
+  test('a failed login is shared by all who wait, and by those of the next half second; then it is tried anew', async () => {
     const answer = cloud.keystone;
     let tries = 0;
     cloud.keystone = (_, response) => {
@@ -253,8 +290,10 @@ describe('against a scripted Keystone', () => {
     const client = clientFor(cloud.env());
     const errors = await Promise.all(Array.from({ length: 10 }, () => failureOf(client.listServers({}))));
     expect(new Set(errors.map(({ kind }) => kind))).toEqual(new Set(['Unavailable']));
+    await expect(failureOf(client.listServers({}))).resolves.toMatchObject({ kind: 'Unavailable' });
     expect(tries).toBe(1);
     cloud.keystone = answer;
+    await new Promise((resolve) => setTimeout(resolve, 510));
     await expect(client.listServers({})).resolves.toEqual([]);
   });
 

@@ -1,7 +1,8 @@
 /**
- * A Temporal server of the scene's own, with its database in a file; a simulated cloud; workers in processes of their
- * own, as in production. All of them can be killed, and what must hold in the end is asserted here.
+ * A Temporal server of the scene's own; a simulated cloud; workers in processes of their own, as in production. All of
+ * them can be killed, and what must hold in the end is asserted here.
  */
+import { setMaxListeners } from 'node:events';
 import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -13,6 +14,7 @@ import {
   type CreateServerInput,
   type CreateServerResult,
   type PollingOptions,
+  type RecoverInstanceInput,
   type RecoverInstanceResult,
 } from '../../../src/client';
 import { startTemporalServer, type TemporalServer } from '../../../src/demo/temporal-server';
@@ -25,7 +27,8 @@ import { Random } from './random';
 export interface SceneOptions extends SimulatedCloudOptions {
   /** Default 2. */
   workers?: number;
-  dynamicConfig?: Record<string, string | number | boolean>;
+  /** The Temporal server keeps its state in a file, so that it can be replaced. Default false: in memory. */
+  database?: boolean;
 }
 
 interface Started<Result> {
@@ -48,7 +51,7 @@ export class Scene {
   instances: string[] = [];
   /** Settings of the workers beside the usual ones. */
   workerEnv: Record<string, string> = {};
-  private closing = false;
+  private readonly closing = new AbortController();
 
   private constructor(
     readonly name: string,
@@ -66,13 +69,15 @@ export class Scene {
     const server = await startServer(name, options);
     const connection = await Connection.connect({ address: server.address });
     const scene = new Scene(name, options, cloud, server, new Client({ connection }));
+    setMaxListeners(0, scene.closing.signal); // one for each workflow
     await Promise.all(Array.from({ length: options.workers ?? 2 }, (_, i) => scene.startWorker(i)));
     return scene;
   }
 
   async close(): Promise<void> {
-    this.closing = true;
-    await Promise.all(this.workers.map((worker) => worker?.end()));
+    if (this.closing.signal.aborted) return;
+    this.closing.abort();
+    for (const worker of this.workers) await worker?.end();
     await this.client.connection.close();
     await this.cloud.stop();
     await this.server.stop();
@@ -96,7 +101,7 @@ export class Scene {
   /** SIGKILL, and another one in its place at once. */
   async replaceWorker(index: number): Promise<void> {
     await this.workers[index]?.end();
-    if (!this.closing) await this.startWorker(index);
+    if (!this.closing.signal.aborted) await this.startWorker(index);
   }
 
   /** SIGKILL, some moments without a server, and the same again on its database. */
@@ -104,7 +109,7 @@ export class Scene {
     this.server.kill();
     await this.server.stop();
     await sleep(downMs);
-    if (this.closing) return;
+    if (this.closing.signal.aborted) return;
     this.server = await startServer(this.name, this.options, Number(this.server.address.split(':')[1]));
   }
 
@@ -116,7 +121,10 @@ export class Scene {
     this.cloud.setTimes({ buildSeconds: 0 });
     try {
       for (let i = 0; i < count; i++) {
-        const { id } = await compute.createServer({ ...this.request(`instance-${i}`), metadata: metadata() }, { tags: [] });
+        const { id } = await compute.createServer(
+          { ...this.request(`instance-${i}`), metadata: metadata() },
+          { tags: [] },
+        );
         this.instances.push(id);
       }
     } finally {
@@ -137,13 +145,13 @@ export class Scene {
   }
 
   /** Its hypervisor's process dies, and somebody reports it. */
-  recover(instanceId: string, polling: PollingOptions | undefined = POLLING): Promise<void> {
+  recover(instanceId: string, input: Partial<RecoverInstanceInput> = {}): Promise<void> {
     this.cloud.crash(instanceId);
     const notification = { event: 'LIFECYCLE', generatedTime: new Date().toISOString() };
     return this.start(this.recoveries, `recover-${instanceId}`, () =>
       startRecoverInstance(
         this.client,
-        { instanceId, notification, polling },
+        { instanceId, notification, polling: POLLING, ...input },
         { workflowId: `recover-${instanceId}`, taskQueue: QUEUE },
       ),
     );
@@ -168,7 +176,7 @@ export class Scene {
       () => undefined,
     );
     const ended = persistently(
-      () => handle.result() as Promise<Result>,
+      () => this.client.withAbortSignal(this.closing.signal, () => handle.result() as Promise<Result>),
       () => undefined,
     ).then(
       (result) => ({ id, at: Date.now(), result }),
@@ -189,7 +197,9 @@ export class Scene {
   /** At least so many have ended by now. */
   async expectEnded(count: number): Promise<void> {
     const pending = Symbol('pending');
-    const ends = [...this.creations, ...this.recoveries].map(({ ended }) => Promise.race([ended, pending]));
+    const ends = [...this.creations, ...this.recoveries].map(({ ended }) =>
+      Promise.race([ended, Promise.resolve(pending)]),
+    );
     expect((await Promise.all(ends)).filter((end) => end !== pending).length).toBeGreaterThanOrEqual(count);
   }
 
@@ -222,15 +232,8 @@ function databaseOf(name: string): string {
   return path.join(runFolder(), `${name}.sqlite`);
 }
 
-function startServer(name: string, { dynamicConfig }: SceneOptions, port = 0): Promise<TemporalServer> {
-  return startTemporalServer({ port, dbFilename: databaseOf(name), dynamicConfig, log: () => undefined });
-}
-
-/** '0.4 s · 1.2 s' of milliseconds: the median and the most. */
-export function medianAndMost(values: number[]): string {
-  const sorted = [...values].sort((a, b) => a - b);
-  const seconds = (ms: number | undefined) => `${((ms ?? NaN) / 1000).toFixed(1)} s`;
-  return `${seconds(sorted[Math.floor(sorted.length / 2)])} · ${seconds(sorted.at(-1))}`;
+function startServer(name: string, { database }: SceneOptions, port = 0): Promise<TemporalServer> {
+  return startTemporalServer({ port, ...(database && { dbFilename: databaseOf(name) }), log: () => undefined });
 }
 
 /** A figure of docs/reliability.md, printed as it is measured. */
