@@ -7,6 +7,8 @@ export interface FailureDetails {
   serverId?: string;
   httpStatus?: number;
   requestId?: string;
+  /** The rule of Nova's policy that a 403 names. */
+  policyRule?: string;
   /** Nova asked to be left alone for this long, in milliseconds. */
   retryAfterMs?: number;
   /** True when a server may have been made although this failed. */
@@ -49,8 +51,8 @@ export interface FailureContext {
 
 export function toApplicationFailure(error: NovaError, context: FailureContext): ApplicationFailure {
   const { attempt, serverId, within = Infinity, mayExist } = context;
-  const { httpStatus, requestId, retryAfterMs } = error.details;
-  const details: FailureDetails = { serverId, httpStatus, requestId, retryAfterMs, mayExist };
+  const { httpStatus, requestId, policyRule, retryAfterMs } = error.details;
+  const details: FailureDetails = { serverId, httpStatus, requestId, policyRule, retryAfterMs, mayExist };
   const delay = Math.max(0, Math.min(retryDelay(attempt, retryAfterMs), within));
   return ApplicationFailure.create({
     type: TYPES[error.kind],

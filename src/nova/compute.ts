@@ -132,7 +132,10 @@ export function createComputeClient(config: CloudConfig, options: ComputeClientO
       return await attempt(session);
     } catch (error) {
       if (!isStatus(error, 401)) throw error;
-      return attempt(await identity.replace(session, signal));
+      const fresh = await identity.replace(session, signal);
+      return attempt(fresh).catch((error: unknown) => {
+        throw isStatus(error, 401) && config.auth.type === 'applicationCredential' ? accessRulesError(error) : error;
+      });
     }
   }
 
@@ -374,8 +377,17 @@ function negotiationError(error: NovaError): NovaError {
     : new NovaError(error.kind, error.message, { ...error.details, outcomeUnknown: false });
 }
 
-function isStatus(error: unknown, status: number): boolean {
+function isStatus(error: unknown, status: number): error is NovaError {
   return error instanceof NovaError && error.details.httpStatus === status;
+}
+
+/** keystonemiddleware answers a request that they don't allow as it answers a bad token. */
+function accessRulesError({ kind, message, details }: NovaError): NovaError {
+  return new NovaError(
+    kind,
+    `${message} The login was good: the application credential's access rules may not allow this request.`,
+    details,
+  );
 }
 
 function serverPath(id: string): string {

@@ -27,6 +27,8 @@ export interface NovaErrorDetails {
   httpStatus?: number;
   /** Nova's `X-Openstack-Request-Id`, to be found in Nova's logs. */
   requestId?: string;
+  /** The rule of Nova's policy that a 403 names, such as 'os_compute_api:servers:create'. */
+  policyRule?: string;
   /** From `Retry-After`, in milliseconds, never negative. */
   retryAfterMs?: number;
   /**

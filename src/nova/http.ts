@@ -11,6 +11,7 @@ import axios from 'axios';
 import type { NovaErrorKind } from './errors';
 import { NovaError } from './errors';
 import { secretsIn, serviceMessage } from './message';
+import { adviceOn, policyRuleOf } from './policy-rule';
 
 /** For the connection, the request and the whole answer together. */
 export const DEFAULT_TIMEOUT_MS = 30_000;
@@ -179,10 +180,12 @@ function toAnswer(request: Target, response: AxiosResponse<string>): HttpAnswer 
   }
   const words = body.ok ? serviceMessage(body.value, request.secrets) : undefined;
   const { kind, outcomeUnknown } = verdict(status, words ?? '');
+  const policyRule = kind === 'Forbidden' && words !== undefined ? policyRuleOf(words) : undefined;
   const retryAfterMs = kind === 'Unavailable' ? retryAfter(header('Retry-After'), header('Date')) : undefined;
   throw new NovaError(kind, sentence(request, status, words, body.ok, header), {
     httpStatus: status,
     ...(requestId !== undefined && { requestId }),
+    ...(policyRule !== undefined && { policyRule }),
     ...(retryAfterMs !== undefined && { retryAfterMs }),
     outcomeUnknown,
   });
@@ -229,7 +232,10 @@ function sentence(
   if (status > 300 && status < 400) {
     return `${answered}, a redirect${redirectTarget(header('Location'))}, which is not followed`;
   }
-  if (words !== undefined) return `${answered}: ${words}`;
+  if (words !== undefined) {
+    const rule = status === 403 ? policyRuleOf(words) : undefined;
+    return `${answered}: ${words}${rule === undefined ? '' : ` ${adviceOn(rule)}`}`;
+  }
   const withReason = [answered, STATUS_CODES[status]].filter(Boolean).join(' ');
   return isJson ? `${withReason} and no message` : `${withReason} (an answer that is not ${request.service}'s JSON)`;
 }

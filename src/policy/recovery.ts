@@ -332,7 +332,11 @@ function isIn(...vmStates: string[]): (state: ServerState) => boolean {
 export function decideRecovery(facts: RecoveryFacts, policy: RecoveryPolicy): RecoveryDecision {
   const { state } = facts;
   if (state === null)
-    return skip('not-found', 'Nova does not know the instance: two looks in a row were answered 404.');
+    return skip(
+      'not-found',
+      'Nova does not know the instance: two looks in a row were answered 404. ' +
+        'One of another project looks the same to all but administrators.',
+    );
   const seen: Seen = { ...facts, state };
   const row = ROWS.find(({ fits }) => fits(seen, policy));
   return row ? row.then(seen, policy) : { kind: 'unknown' };

@@ -4,7 +4,8 @@ import type { Instance } from './instance';
 import { Refusal, json, type Answer } from './message';
 import type { Flavor } from './model';
 import { ACTIONS, type ActionRule } from './states';
-import { checkLock, requireAdmin, unexpectedError, type Context, type Store } from './store';
+import { authorize } from './policies';
+import { checkLock, unexpectedError, type Context, type Store } from './store';
 import { validateAction } from './validation';
 import { serverDetail } from './views';
 
@@ -28,7 +29,7 @@ export function act(store: Store, context: Context, id: string, body: Record<str
     return { status: 202 };
   }
   const rule = ruleOf(name, value);
-  if (rule.adminPolicy !== undefined) requireAdmin(context, rule.adminPolicy);
+  authorize(context, rule.policy);
   if (name === 'evacuate') checkTarget(store, instance, value as { host?: string });
   if (rule.ignoresLock !== true) checkLock(context, instance);
   if (rule.needsHost === true && instance.host === null) throw new Refusal(409, `Instance ${id} is not ready`);
@@ -104,12 +105,13 @@ function newFlavor(instance: Instance, { flavorRef }: { flavorRef: string | numb
 /** Actions with rules of their own. All are answered 202. */
 const AT_ONCE: Record<string, (store: Store, context: Context, instance: Instance, value: unknown) => void> = {
   'os-resetState': (_store, context, instance, value) => {
-    requireAdmin(context, 'os_compute_api:os-admin-actions:reset_state');
+    authorize(context, 'os_compute_api:os-admin-actions:reset_state');
     if (!instance.inCell) throw unexpectedError('oslo_db.exception.DBReferenceError');
     const { state } = value as { state: 'active' | 'error' };
     instance.resetState(state, context.now, context.requestId, context.caller);
   },
   lock: (_store, context, instance, value) => {
+    authorize(context, 'os_compute_api:os-lock-server:lock');
     const isOwner = instance.projectId === context.caller.projectId;
     // An owner's lock on a locked server changes nothing, an administrator's takes it over.
     if (instance.lockedBy !== null && isOwner) return;
@@ -117,13 +119,15 @@ const AT_ONCE: Record<string, (store: Store, context: Context, instance: Instanc
     instance.lock(isOwner ? 'owner' : 'admin', reason, context.now, context.requestId, context.caller);
   },
   unlock: (_store, context, instance) => {
+    authorize(context, 'os_compute_api:os-lock-server:unlock');
     const expected = instance.projectId === context.caller.projectId ? 'owner' : 'admin';
     if (instance.lockedBy !== null && instance.lockedBy !== expected) {
-      requireAdmin(context, 'os_compute_api:os-lock-server:unlock:unlock_override');
+      authorize(context, 'os_compute_api:os-lock-server:unlock:unlock_override');
     }
     instance.unlock(context.now, context.requestId, context.caller);
   },
   forceDelete: (store, context, instance) => {
+    authorize(context, 'os_compute_api:os-deferred-delete:force');
     checkLock(context, instance);
     instance.delete(context.now, context.requestId, context.caller, true);
     store.settle(instance, context.now);

@@ -4,10 +4,11 @@ import { image, network } from './catalog';
 import { act } from './actions';
 import { compute } from './compute';
 import { Listener, type Fault, type FaultHandle, type RecordedRequest, type ServiceName } from './http';
-import { Identity, type Token, type UserName } from './identity';
+import { Identity, PROJECT_OF, type AccessRule, type Token, type UserName } from './identity';
 import type { Instance } from './instance';
 import { header, type Answer, type ServiceRequest } from './message';
 import { newRequestId, type Caller, type ForcedState } from './model';
+import { isAllowed, type PolicyOverrides } from './policies';
 import { remove } from './servers';
 import { FLAVORS, Store, type Context } from './store';
 import { microversion } from './validation';
@@ -38,7 +39,12 @@ export interface SimulatedCloudOptions {
   shelvedOffloadTime?: number;
   /** Seconds from a guest's crash to the power sync that notices; 0: at once; Infinity: `runPowerSync` only. Default 600. */
   powerSyncSeconds?: number;
-  /** Password of both users. Default 'anchor'. */
+  /**
+   * Nova's `[oslo_policy] enforce_new_defaults`: the role reader may only read. Default false, as in Nova 26 (Zed):
+   * any role in a project may do what a member may. True from Nova 27 on.
+   */
+  enforceNewDefaults?: boolean;
+  /** Password of all users. Default 'anchor'. */
   password?: string;
   /** At least 0, below 1: decides which requests a fault with a `probability` hits. Default Math.random. */
   random?: () => number;
@@ -78,8 +84,8 @@ export interface SimulatedAction {
 }
 
 /**
- * Keystone, Nova and a little of Glance and Neutron over HTTP on one port of this machine. Users and projects: `admin`
- * and `demo`. A server's metadata makes its hypervisor slow or faulty, for the operations `spawn`, `power_off`,
+ * Keystone, Nova and a little of Glance and Neutron over HTTP on one port of this machine. Users: `admin` in the project
+ * `admin`, and in the project `demo` `demo`, a member, and `reader`, with that role alone. A server's metadata makes its hypervisor slow or faulty, for the operations `spawn`, `power_off`,
  * `power_on`, `reboot`, `rescue` and `destroy`:
  *
  * - `anchor_<operation>_seconds`: it takes that long, 600 at most
@@ -96,6 +102,7 @@ export class SimulatedCloud {
   readonly imageId: string;
   readonly networkId: string;
   private readonly identity: Identity;
+  private readonly enforceNewDefaults: boolean;
   private readonly store: Store;
   private readonly listener: Listener;
 
@@ -103,6 +110,7 @@ export class SimulatedCloud {
     this.imageId = randomUUID();
     this.networkId = randomUUID();
     this.identity = new Identity(now, (options.tokenSeconds ?? 3600) * 1000, options.password ?? 'anchor');
+    this.enforceNewDefaults = options.enforceNewDefaults ?? false;
     const offload = options.shelvedOffloadTime ?? 0;
     this.store = new Store(now, {
       hosts: ['compute1', 'compute2'],
@@ -168,14 +176,14 @@ export class SimulatedCloud {
     return `${this.url}/compute/v2.1`;
   }
 
-  /** `OS_*` settings of a project's member (demo) or of an administrator, each in the project of that name. */
+  /** `OS_*` settings of a user, in the project that is theirs. */
   env(user: UserName = 'demo'): Record<string, string> {
     return {
       OS_AUTH_URL: this.authUrl,
       OS_IDENTITY_API_VERSION: '3',
       OS_USERNAME: user,
       OS_PASSWORD: this.identity.password(user),
-      OS_PROJECT_NAME: user,
+      OS_PROJECT_NAME: PROJECT_OF[user],
       OS_USER_DOMAIN_NAME: 'Default',
       OS_PROJECT_DOMAIN_NAME: 'Default',
       OS_REGION_NAME: 'RegionOne',
@@ -283,8 +291,14 @@ export class SimulatedCloud {
   createApplicationCredential(
     user: UserName = 'demo',
     name = 'temporal',
+    accessRules?: AccessRule[],
   ): { id: string; name: string; secret: string } {
-    return this.identity.createApplicationCredential(user, name);
+    return this.identity.createApplicationCredential(user, name, accessRules);
+  }
+
+  /** What Nova's policy.yaml says from now on; rules that are not named keep their defaults. */
+  setPolicies(policies: PolicyOverrides): void {
+    this.store.policies = policies;
   }
 
   // ---- requests and faults
@@ -308,10 +322,10 @@ export class SimulatedCloud {
 
   private dispatch(service: ServiceName | undefined, request: ServiceRequest): Answer {
     if (service === 'identity') return this.identity.handle(request);
-    const token = this.identity.validate(header(request, 'x-auth-token'));
+    const token = this.tokenOf(service, request);
     switch (service) {
       case 'compute':
-        return compute(this.store, request, token === undefined ? undefined : callerOf(token), this.authUrl);
+        return compute(this.store, request, token && this.callerOf(token), this.authUrl);
       case 'image':
         return image(request, this.imageId, token !== undefined, this.authUrl);
       case 'network':
@@ -319,6 +333,23 @@ export class SimulatedCloud {
       default:
         return { status: 404, body: 'No service of this cloud: /identity, /compute, /image and /network are.' };
     }
+  }
+
+  /** Undefined where it is not good, also because its credential's access rules don't allow the request. */
+  private tokenOf(service: ServiceName | undefined, request: ServiceRequest): Token | undefined {
+    const token = this.identity.validate(header(request, 'x-auth-token'));
+    if (token === undefined || service === undefined) return undefined;
+    const path = ['', service, ...request.segments].join('/');
+    return this.identity.allows(token, service, request.method, path) ? token : undefined;
+  }
+
+  private callerOf(token: Token): Caller {
+    return {
+      userId: token.user.id,
+      projectId: token.project?.id ?? null,
+      isAdmin: token.roles.includes('admin'),
+      isMember: token.roles.includes('member') || !this.enforceNewDefaults,
+    };
   }
 
   private find(id: string): Instance {
@@ -329,12 +360,15 @@ export class SimulatedCloud {
 
   /** As the newest microversion has it, in the user's own project. */
   private contextOf(user: UserName): Context {
+    const caller: Caller = {
+      userId: this.identity.userId(user),
+      projectId: this.identity.projects[PROJECT_OF[user]].id,
+      isAdmin: user === 'admin',
+      isMember: user !== 'reader' || !this.enforceNewDefaults,
+    };
     return {
-      caller: {
-        userId: this.identity.userId(user),
-        projectId: this.identity.projects[user].id,
-        isAdmin: user === 'admin',
-      },
+      caller,
+      can: (rule) => isAllowed(rule, caller, this.store.policies),
       now: now(),
       requestId: newRequestId(),
       version: microversion(this.store.options.maxVersion),
@@ -347,10 +381,6 @@ export class SimulatedCloud {
 /** The cloud's one clock. */
 function now(): number {
   return Date.now();
-}
-
-function callerOf(token: Token): Caller {
-  return { userId: token.user.id, projectId: token.project?.id ?? null, isAdmin: token.roles.includes('admin') };
 }
 
 function view(instance: Instance): SimulatedServer {

@@ -4,6 +4,7 @@ import { create } from './create';
 import { list } from './list';
 import { NOT_FOUND, Refusal, header, type Answer, type ServiceRequest } from './message';
 import { newRequestId, type Caller } from './model';
+import { isAllowed } from './policies';
 import { flavors, limits, quotaSet, services } from './operations';
 import { instanceActions, metadata, remove, show, tag, tags, update } from './servers';
 import type { Context, Store } from './store';
@@ -50,7 +51,8 @@ function answerOf(
     const asked = requestedVersion(store, request);
     versioned = versionHeaders(asked);
     const version = supported(store, asked);
-    const answer = route(store, { caller, version, requestId, request, now: store.clock(), root: store.root });
+    const can = (rule: string) => isAllowed(rule, caller, store.policies);
+    const answer = route(store, { caller, version, requestId, request, now: store.clock(), root: store.root, can });
     if (answer === NOT_FOUND) return noSuchUrl(request);
     return { ...answer, headers: { ...answer.headers, ...versioned } };
   } catch (error) {

@@ -3,7 +3,8 @@ import { randomBytes, randomInt } from 'node:crypto';
 import { Instance } from './instance';
 import { Refusal, json, type Answer } from './message';
 import type { Flavor, InstanceSpec } from './model';
-import { FLAVORS, requireAdmin, type Context, type Store } from './store';
+import { authorize } from './policies';
+import { FLAVORS, type Context, type Store } from './store';
 import { isTrue, isUuid, validateCreate, type CreateRequest } from './validation';
 import { serverLinks } from './views';
 
@@ -12,8 +13,14 @@ export function create(store: Store, context: Context): Answer {
   const wanted = validateCreate(json(context.request), context.version);
   const count = Number(wanted.max_count ?? wanted.min_count ?? 1);
   if (Number(wanted.min_count ?? 1) > count) throw new Refusal(400, 'min_count must be <= max_count');
-  if (wanted.host !== undefined) requireAdmin(context, 'compute:servers:create:requested_destination');
-  checkReferences(store, wanted);
+  authorize(context, 'os_compute_api:servers:create');
+  if (wanted.networks !== undefined && wanted.networks !== 'none' && wanted.networks.length > 0) {
+    authorize(context, 'os_compute_api:servers:create:attach_network');
+  }
+  const [, forcedHost] = (wanted.availability_zone ?? '').split(':');
+  if (forcedHost) authorize(context, 'os_compute_api:servers:create:forced_host');
+  if (wanted.host !== undefined) authorize(context, 'compute:servers:create:requested_destination');
+  checkReferences(store, wanted, forcedHost || wanted.host);
   const flavor = flavorOf(wanted.flavorRef);
   const networked = wantsNetwork(store, wanted);
   checkQuota(store, context.caller.projectId, Number(wanted.min_count ?? 1));
@@ -21,7 +28,7 @@ export function create(store: Store, context: Context): Answer {
   const made = Array.from({ length: count }, (_, index) => {
     const spec = { ...specOf(context, wanted, networked), flavor, reservationId, launchIndex: index };
     if (count > 1) spec.name += `-${index + 1}`;
-    const host = wanted.host ?? store.hosts[store.live.size % store.hosts.length]!.name;
+    const host = (forcedHost || wanted.host) ?? store.hosts[store.live.size % store.hosts.length]!.name;
     const instance = new Instance(spec, context.now, context.requestId, store.options, host);
     store.add(instance);
     return instance;
@@ -52,15 +59,15 @@ function wantsNetwork(store: Store, wanted: CreateRequest): boolean {
 }
 
 /** Throws for an image or a host that there is not. */
-function checkReferences(store: Store, wanted: CreateRequest): void {
+function checkReferences(store: Store, wanted: CreateRequest, wantedHost: string | undefined): void {
   const hasDevices = (wanted.block_device_mapping_v2 ?? wanted.block_device_mapping ?? []).length > 0;
   if (wanted.imageRef === undefined && !hasDevices) throw new Refusal(400, 'Missing imageRef attribute');
   if (wanted.imageRef === '' && !hasDevices) throw new Refusal(400, 'Invalid imageRef provided.');
   if (wanted.imageRef !== undefined && wanted.imageRef !== '' && wanted.imageRef !== store.options.imageId) {
     throw new Refusal(400, 'Can not find requested image');
   }
-  if (wanted.host !== undefined && store.hosts.every((host) => host.name !== wanted.host)) {
-    throw new Refusal(400, `Compute host ${wanted.host} could not be found.`);
+  if (wantedHost !== undefined && store.hosts.every((host) => host.name !== wantedHost)) {
+    throw new Refusal(400, `Compute host ${wantedHost} could not be found.`);
   }
 }
 
@@ -86,7 +93,7 @@ function specOf(
     addresses: networked ? { private: [address()] } : {},
     description: wanted.description ?? (context.version < 219 ? name : null),
     hostname: wanted.hostname ?? hostnameOf(name),
-    availabilityZone: wanted.availability_zone ?? null,
+    availabilityZone: wanted.availability_zone?.split(':')[0] || null,
     keyName: wanted.key_name ?? null,
     userData: wanted.user_data ?? null,
     configDrive: isTrue(wanted.config_drive) ? 'True' : '',

@@ -5,7 +5,12 @@ import { header, type Answer, type ServiceRequest } from './message';
 const DOMAIN = { id: 'default', name: 'Default' };
 const PLAIN_401 = 'The request you have made requires authentication.';
 
-export type UserName = 'admin' | 'demo';
+export type UserName = 'admin' | 'demo' | 'reader';
+
+export type ProjectName = 'admin' | 'demo';
+
+/** The project that a user works in. */
+export const PROJECT_OF: Readonly<Record<UserName, ProjectName>> = { admin: 'admin', demo: 'demo', reader: 'demo' };
 
 interface User {
   id: string;
@@ -26,6 +31,16 @@ interface ApplicationCredential {
   secret: string;
   user: User;
   project: Project;
+  /** Null: none, it may do all that its roles may. */
+  accessRules: AccessRule[] | null;
+}
+
+/** What an application credential is confined to; in `path`, `*` is one segment and `**` any number of them. */
+export interface AccessRule {
+  /** A service's type in the catalog. */
+  service: string;
+  method: string;
+  path: string;
 }
 
 export interface Token {
@@ -33,6 +48,7 @@ export interface Token {
   user: User;
   project: Project | null;
   roles: string[];
+  accessRules: AccessRule[] | null;
   /** Milliseconds since the epoch. */
   expiresAt: number;
   body: object;
@@ -68,7 +84,7 @@ export interface CatalogEntry {
 }
 
 export class Identity {
-  readonly projects: Record<UserName, Project> = {
+  readonly projects: Record<ProjectName, Project> = {
     admin: { id: hexId(), name: 'admin' },
     demo: { id: hexId(), name: 'demo' },
   };
@@ -87,6 +103,7 @@ export class Identity {
     this.users = {
       admin: { id: hexId(), name: 'admin', password, roles: { admin: all, demo: all } },
       demo: { id: hexId(), name: 'demo', password, roles: { demo: ['member', 'reader'] } },
+      reader: { id: hexId(), name: 'reader', password, roles: { demo: ['reader'] } },
     };
   }
 
@@ -115,6 +132,16 @@ export class Identity {
     return token !== undefined && token.expiresAt > this.clock() ? token : undefined;
   }
 
+  /** As keystonemiddleware judges it where a service's `service_type` is set: a request that no rule allows is 401. */
+  allows({ accessRules }: Token, service: string, method: string, path: string): boolean {
+    return (
+      accessRules === null ||
+      accessRules.some(
+        (rule) => rule.service === service && rule.method === method && pathPattern(rule.path).test(path),
+      )
+    );
+  }
+
   expireTokens(): void {
     for (const token of this.tokens.values()) token.expiresAt = 0;
   }
@@ -135,13 +162,18 @@ export class Identity {
     return this.users[user].id;
   }
 
-  createApplicationCredential(userName: UserName, name: string): { id: string; name: string; secret: string } {
+  createApplicationCredential(
+    userName: UserName,
+    name: string,
+    accessRules: AccessRule[] | null = null,
+  ): { id: string; name: string; secret: string } {
     const credential = {
       id: hexId(),
       name,
       secret: randomBytes(48).toString('base64url'),
       user: this.users[userName],
-      project: this.projects[userName],
+      project: this.projects[PROJECT_OF[userName]],
+      accessRules,
     };
     this.credentials.set(credential.id, credential);
     return { id: credential.id, name, secret: credential.secret };
@@ -230,8 +262,13 @@ export class Identity {
       this.credentials.delete(id ?? '');
       return { status: 204 };
     }
-    const wanted = parse(request.body)['application_credential'] as { name?: string } | undefined;
-    const made = this.createApplicationCredential(token.user.name as UserName, wanted?.name ?? 'unnamed');
+    const wanted = parse(request.body)['application_credential'] as
+      { name?: string; access_rules?: AccessRule[] } | undefined;
+    const made = this.createApplicationCredential(
+      token.user.name as UserName,
+      wanted?.name ?? 'unnamed',
+      wanted?.access_rules,
+    );
     const body = {
       ...made,
       project_id: token.project.id,
@@ -290,7 +327,8 @@ export class Identity {
       );
     }
     const about = { application_credential: { id: credential.id, name: credential.name, restricted: true } };
-    return this.issue(['application_credential'], credential.user, credential.project, about);
+    const { user, project, accessRules } = credential;
+    return this.issue(['application_credential'], user, project, about, undefined, accessRules);
   }
 
   private userBy(wanted: { id?: string; name?: string; domain?: Domain } | undefined): User | undefined {
@@ -309,7 +347,14 @@ export class Identity {
     return project;
   }
 
-  private issue(methods: string[], user: User, project: Project | null, about: object = {}, until?: number): Answer {
+  private issue(
+    methods: string[],
+    user: User,
+    project: Project | null,
+    about: object = {},
+    until?: number,
+    accessRules: AccessRule[] | null = null,
+  ): Answer {
     const now = this.clock();
     const expiresAt = until ?? now + this.tokenMs;
     const roles = project === null ? [] : (user.roles[project.name] ?? []);
@@ -336,6 +381,7 @@ export class Identity {
       user,
       project,
       roles,
+      accessRules,
       expiresAt,
       body,
     };
@@ -390,6 +436,14 @@ function parse(body: string): Record<string, unknown> {
     // answered below
   }
   throw badRequest('Expecting to find valid JSON in request body.');
+}
+
+/** `*` and `{name}` stand for one segment, `**` for anything. */
+function pathPattern(path: string): RegExp {
+  const parts = path.split(/(\{[^}]*\}|\*\*|\*)/);
+  const literal = (text: string) => text.replace(/[\^$.*+?()[\]{}|]/g, '\\$&');
+  const pattern = parts.map((part) => (part === '**' ? '.*' : /^(\*|\{)/.test(part) ? '[^/]+' : literal(part)));
+  return new RegExp(`^${pattern.join('')}$`);
 }
 
 /** Keystone's times: '2026-11-30T20:55:52.000000Z', whole seconds. */

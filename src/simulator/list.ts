@@ -2,7 +2,8 @@
 import type { Instance } from './instance';
 import { Refusal, type Answer } from './message';
 import { vmStatesOf } from './states';
-import { requireAdmin, type Context, type Store } from './store';
+import { authorize } from './policies';
+import type { Context, Store } from './store';
 import { isTrue, parseTime, regex, validateList } from './validation';
 import { serverDetail, serverSummary } from './views';
 
@@ -15,6 +16,8 @@ type Filter = (instance: Instance) => boolean;
 export function list(store: Store, context: Context, detail: boolean): Answer {
   const { caller, version, request } = context;
   const { query } = request;
+  const rule = `os_compute_api:servers:${detail ? 'detail' : 'index'}`;
+  authorize(context, rule);
   validateList(query, version);
   const statuses = query.getAll('status').map((status) => status.toUpperCase());
   const vmStates = statuses.flatMap(vmStatesOf);
@@ -25,7 +28,7 @@ export function list(store: Store, context: Context, detail: boolean): Answer {
   const onlyDeleted = vmStates.length > 0 && vmStates.every((vmState) => vmState === 'deleted');
   if (onlyDeleted && !caller.isAdmin) throw new Refusal(403, 'Only administrators may list deleted instances');
   const everyone = wantsEveryone(query);
-  if (everyone) requireAdmin(context, `os_compute_api:servers:${detail ? 'detail' : 'index'}:get_all_tenants`);
+  if (everyone) authorize(context, `${rule}:get_all_tenants`);
   const fits = filters(context, everyone, statuses);
   const deleted = onlyDeleted || (caller.isAdmin && isTrue(query.get('deleted')));
   const found = (deleted ? deletedOnes(store, context.now) : candidates(store, context)).filter((instance) =>

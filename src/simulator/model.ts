@@ -6,10 +6,12 @@ export interface Caller {
   userId: string | null;
   projectId: string | null;
   isAdmin: boolean;
+  /** May change what is the project's own. */
+  isMember: boolean;
 }
 
 /** Nova itself, as its periodic tasks record it. */
-export const NOVA: Caller = { userId: null, projectId: null, isAdmin: true };
+export const NOVA: Caller = { userId: null, projectId: null, isAdmin: true, isMember: true };
 
 export interface Fault {
   code: number;

@@ -1,7 +1,8 @@
 /** What an operator of the cloud looks at: flavors, hosts, quotas. */
 import { NOT_FOUND, Refusal, json, type Answer } from './message';
 import type { Flavor } from './model';
-import { FLAVORS, requireAdmin, type Context, type Host, type Store } from './store';
+import { authorize, forbid } from './policies';
+import { FLAVORS, type Context, type Host, type Store } from './store';
 
 export function flavors({ root, version }: Context, id: string | undefined): Answer {
   const links = (flavor: Flavor) => [
@@ -31,11 +32,11 @@ export function flavors({ root, version }: Context, id: string | undefined): Ans
 export function services(store: Store, context: Context, id: string | undefined): Answer {
   const { method } = context.request;
   if (method === 'GET' && id === undefined) {
-    requireAdmin(context, 'os_compute_api:os-services:list');
+    authorize(context, 'os_compute_api:os-services:list');
     return { status: 200, body: { services: store.hosts.map((host) => service(host, context.now)) } };
   }
   if (method !== 'PUT' || id === undefined) return NOT_FOUND;
-  requireAdmin(context, 'os_compute_api:os-services:update');
+  authorize(context, 'os_compute_api:os-services:update');
   const host = store.hosts.find((one) => one.id === id);
   if (host === undefined) throw new Refusal(404, `Service ${id} not found.`);
   const { forced_down: down } = (json(context.request) ?? {}) as { forced_down?: boolean };
@@ -71,15 +72,19 @@ export function limits(store: Store, { caller: { projectId } }: Context): Answer
 export function quotaSet(store: Store, context: Context, projectId: string): Answer {
   switch (context.request.method) {
     case 'GET':
+      // Another project's is an administrator's to see.
+      if (projectId !== context.caller.projectId && !context.caller.isAdmin) {
+        forbid('os_compute_api:os-quota-sets:show');
+      }
       break;
     case 'PUT': {
-      requireAdmin(context, 'os_compute_api:os-quota-sets:update');
+      authorize(context, 'os_compute_api:os-quota-sets:update');
       const { quota_set: wanted } = (json(context.request) ?? {}) as { quota_set?: { instances?: number } };
       if (wanted?.instances !== undefined) store.setQuotaOf(projectId, Number(wanted.instances));
       break;
     }
     case 'DELETE':
-      requireAdmin(context, 'os_compute_api:os-quota-sets:delete');
+      authorize(context, 'os_compute_api:os-quota-sets:delete');
       store.setQuotaOf(projectId, undefined);
       return { status: 202 };
     default:

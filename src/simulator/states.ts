@@ -114,8 +114,8 @@ export interface ActionRule {
   /** Name in the instance actions, where it is another one. */
   recorded?: string;
   event?: string;
-  /** The policy that makes it an administrator's. */
-  adminPolicy?: string;
+  /** The rule of Nova's policy that allows it. */
+  policy: string;
   vmStates: readonly VmState[] | 'any';
   taskStates?: readonly (string | null)[] | 'any';
   /** Refused with "is not ready" while the server has no host. */
@@ -166,6 +166,7 @@ const OFFLOAD_STEPS: readonly Step[] = [
 export const ACTIONS: Record<string, ActionRule> = {
   'os-stop': {
     name: 'stop',
+    policy: 'os_compute_api:servers:stop',
     vmStates: ['active', 'error'],
     needsHost: true,
     answer: 202,
@@ -177,6 +178,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   },
   'os-start': {
     name: 'start',
+    policy: 'os_compute_api:servers:start',
     vmStates: ['stopped'],
     needsHost: true,
     answer: 202,
@@ -188,6 +190,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   },
   pause: {
     name: 'pause',
+    policy: 'os_compute_api:os-pause-server:pause',
     vmStates: ['active'],
     answer: 202,
     operation: 'pause',
@@ -198,6 +201,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   },
   unpause: {
     name: 'unpause',
+    policy: 'os_compute_api:os-pause-server:unpause',
     vmStates: ['paused'],
     answer: 202,
     operation: 'unpause',
@@ -208,6 +212,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   },
   suspend: {
     name: 'suspend',
+    policy: 'os_compute_api:os-suspend-server:suspend',
     vmStates: ['active'],
     answer: 202,
     operation: 'suspend',
@@ -218,6 +223,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   },
   resume: {
     name: 'resume',
+    policy: 'os_compute_api:os-suspend-server:resume',
     vmStates: ['suspended'],
     answer: 202,
     operation: 'resume',
@@ -228,6 +234,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   },
   rescue: {
     name: 'rescue',
+    policy: 'os_compute_api:os-rescue',
     vmStates: ['active', 'stopped', 'error'],
     answer: 200,
     operation: 'rescue',
@@ -239,6 +246,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   },
   unrescue: {
     name: 'unrescue',
+    policy: 'os_compute_api:os-unrescue',
     vmStates: ['rescued'],
     answer: 202,
     operation: 'unrescue',
@@ -250,6 +258,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   },
   'reboot SOFT': {
     name: 'reboot',
+    policy: 'os_compute_api:servers:reboot',
     vmStates: ['active'],
     answer: 202,
     operation: 'reboot',
@@ -263,6 +272,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   },
   'reboot HARD': {
     name: 'reboot',
+    policy: 'os_compute_api:servers:reboot',
     vmStates: ['active', 'stopped', 'paused', 'suspended', 'error'],
     taskStates: ALLOW_HARD_REBOOT,
     answer: 202,
@@ -277,6 +287,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   },
   rebuild: {
     name: 'rebuild',
+    policy: 'os_compute_api:servers:rebuild',
     vmStates: ['active', 'stopped', 'error'],
     answer: 202,
     operation: 'rebuild',
@@ -292,7 +303,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   evacuate: {
     name: 'evacuate',
     event: 'compute_rebuild_instance',
-    adminPolicy: 'os_compute_api:os-evacuate',
+    policy: 'os_compute_api:os-evacuate',
     vmStates: ['active', 'stopped', 'error'],
     taskStates: 'any',
     ignoresLock: true,
@@ -309,6 +320,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   },
   resize: {
     name: 'resize',
+    policy: 'os_compute_api:servers:resize',
     vmStates: ['active', 'stopped'],
     answer: 202,
     failure: 'error',
@@ -317,7 +329,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   },
   migrate: {
     name: 'migrate',
-    adminPolicy: 'os_compute_api:os-migrate-server:migrate',
+    policy: 'os_compute_api:os-migrate-server:migrate',
     vmStates: ['active', 'stopped'],
     answer: 202,
     failure: 'error',
@@ -327,6 +339,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   confirmResize: {
     name: 'confirmResize',
     event: 'compute_confirm_resize',
+    policy: 'os_compute_api:servers:confirm_resize',
     vmStates: ['resized'],
     answer: 204,
     failure: 'error',
@@ -336,6 +349,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   revertResize: {
     name: 'revertResize',
     event: 'compute_revert_resize',
+    policy: 'os_compute_api:servers:revert_resize',
     vmStates: ['resized'],
     answer: 202,
     failure: 'error',
@@ -349,7 +363,7 @@ export const ACTIONS: Record<string, ActionRule> = {
     name: 'os-migrateLive',
     recorded: 'live-migration',
     event: 'compute_live_migration',
-    adminPolicy: 'os_compute_api:os-migrate-server:migrate_live',
+    policy: 'os_compute_api:os-migrate-server:migrate_live',
     vmStates: ['active', 'paused'],
     answer: 202,
     steps: [
@@ -359,6 +373,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   },
   shelve: {
     name: 'shelve',
+    policy: 'os_compute_api:os-shelve:shelve',
     vmStates: ['active', 'stopped', 'paused', 'suspended'],
     answer: 202,
     failure: 'error',
@@ -373,7 +388,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   shelveOffload: {
     name: 'shelveOffload',
     event: 'compute_shelve_offload_instance',
-    adminPolicy: 'os_compute_api:os-shelve:shelve_offload',
+    policy: 'os_compute_api:os-shelve:shelve_offload',
     vmStates: ['shelved'],
     answer: 202,
     failure: 'error',
@@ -381,6 +396,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   },
   unshelve: {
     name: 'unshelve',
+    policy: 'os_compute_api:os-shelve:unshelve',
     vmStates: ['shelved', 'shelved_offloaded'],
     answer: 202,
     failure: 'revert',
@@ -392,6 +408,7 @@ export const ACTIONS: Record<string, ActionRule> = {
   },
   restore: {
     name: 'restore',
+    policy: 'os_compute_api:os-deferred-delete:restore',
     vmStates: ['soft-delete'],
     answer: 202,
     steps: [

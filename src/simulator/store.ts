@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { Instance } from './instance';
 import { Refusal, type ServiceRequest } from './message';
 import type { Caller, Flavor, Surroundings } from './model';
+import type { PolicyOverrides } from './policies';
 import type { Viewer } from './views';
 
 export const FLAVORS: readonly Flavor[] = [
@@ -40,6 +41,7 @@ export class Store {
   /** By id, oldest first. */
   readonly live = new Map<string, Instance>();
   readonly deleted = new Map<string, Instance>();
+  policies: PolicyOverrides = {};
   private readonly byTag = new Map<string, Set<Instance>>();
   private readonly quotas = new Map<string, number>();
 
@@ -156,10 +158,6 @@ export class Store {
 /** An owner sees the own project's servers only. */
 export function maySee(caller: Caller, instance: Instance): boolean {
   return caller.isAdmin || instance.projectId === caller.projectId;
-}
-
-export function requireAdmin({ caller }: Context, policy: string): void {
-  if (!caller.isAdmin) throw new Refusal(403, `Policy doesn't allow ${policy} to be performed.`);
 }
 
 export function checkLock({ caller }: Context, instance: Instance): void {

@@ -11,6 +11,8 @@ export interface Viewer {
   version: Microversion;
   /** The service's root, without a slash at its end. */
   root: string;
+  /** Whether Nova's policy allows it to the caller. */
+  can: (rule: string) => boolean;
 }
 
 const FAULT_STATUSES = ['ERROR', 'DELETED'];
@@ -51,7 +53,7 @@ export function serverSummary(instance: Instance, { root, version }: Viewer): ob
 
 /** `list`: in a list some keys are missing. */
 export function serverDetail(instance: Instance, viewer: Viewer, list = false): object {
-  const { caller, version, root } = viewer;
+  const { version, root, can } = viewer;
   if (instance.downCell && version >= 269) return fromDownCell(instance, viewer, list);
   const { spec, status } = instance;
   const view: Record<string, unknown> = {
@@ -75,7 +77,7 @@ export function serverDetail(instance: Instance, viewer: Viewer, list = false): 
   if (FAULT_STATUSES.includes(status) && instance.fault !== null) {
     const { code, message, created, details } = instance.fault;
     view['fault'] = { code, created: zulu(created), message };
-    if (details !== undefined && (caller.isAdmin || code !== 500))
+    if (details !== undefined && (viewer.caller.isAdmin || code !== 500))
       (view['fault'] as Record<string, unknown>)['details'] = details;
   }
   if (PROGRESS_STATUSES.includes(status)) view['progress'] = 0;
@@ -84,12 +86,13 @@ export function serverDetail(instance: Instance, viewer: Viewer, list = false): 
   view['key_name'] = spec.keyName;
   view['OS-SRV-USG:launched_at'] = naive(instance.launchedAt);
   view['OS-SRV-USG:terminated_at'] = naive(instance.terminatedAt);
-  if (caller.isAdmin) Object.assign(view, extendedAttributes(instance, version));
+  if (can('os_compute_api:os-extended-server-attributes')) Object.assign(view, extendedAttributes(instance, version));
   view['OS-EXT-STS:task_state'] = instance.taskState;
   view['OS-EXT-STS:vm_state'] = instance.vmState;
   view['OS-EXT-STS:power_state'] = instance.powerState;
   view['os-extended-volumes:volumes_attached'] = [];
-  if (version >= 216 && caller.isAdmin) view['host_status'] = instance.host === null ? '' : 'UP';
+  if (version >= 216 && can('os_compute_api:servers:show:host_status'))
+    view['host_status'] = instance.host === null ? '' : 'UP';
   if (version >= 209) view['locked'] = instance.lockedBy !== null;
   if (version >= 273) view['locked_reason'] = instance.lockedReason;
   if (version >= 219) view['description'] = instance.description;
@@ -169,13 +172,15 @@ export function actionView(instance: Instance, action: InstanceAction, version: 
 }
 
 /** One action with its events: for all from 2.51 on, with traceback, host and details for administrators. */
-export function actionDetail(instance: Instance, action: InstanceAction, { caller, version }: Viewer): object {
+export function actionDetail(instance: Instance, action: InstanceAction, viewer: Viewer): object {
+  const { version, can } = viewer;
   const view = actionView(instance, action, version);
-  if (version < 251 && !caller.isAdmin) return view;
-  return { ...view, events: action.event === null ? [] : [event(instance, action, caller.isAdmin, version)] };
+  if (version < 251 && !can('os_compute_api:os-instance-actions:events')) return view;
+  return { ...view, events: action.event === null ? [] : [event(instance, action, viewer)] };
 }
 
-function event(instance: Instance, action: InstanceAction, isAdmin: boolean, version: Microversion): object {
+function event(instance: Instance, action: InstanceAction, { version, can }: Viewer): object {
+  const showsAll = can('os_compute_api:os-instance-actions:events');
   const { event: name, finishTime, result, host, details } = action.event!;
   const view: Record<string, unknown> = {
     event: name,
@@ -183,9 +188,9 @@ function event(instance: Instance, action: InstanceAction, isAdmin: boolean, ver
     finish_time: naive(finishTime),
     result,
   };
-  if (isAdmin) view['traceback'] = result === 'Error' ? `Traceback (most recent call last): ${details ?? ''}` : null;
-  if (isAdmin && version >= 262) view['host'] = host;
+  if (showsAll) view['traceback'] = result === 'Error' ? `Traceback (most recent call last): ${details ?? ''}` : null;
+  if (showsAll && version >= 262) view['host'] = host;
   if (version >= 262) view['hostId'] = hostId(host, instance.projectId);
-  if (version >= 284 && isAdmin) view['details'] = details;
+  if (version >= 284 && can('os_compute_api:os-instance-actions:events:details')) view['details'] = details;
   return view;
 }

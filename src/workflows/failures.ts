@@ -28,6 +28,8 @@ export interface WorkflowFailureDetails {
   fault?: NovaFault | null;
   httpStatus?: number;
   requestId?: string;
+  /** The rule of Nova's policy that a 403 names, such as 'os_compute_api:servers:create'. */
+  policyRule?: string;
   /** The recovery step's action, or `task`. */
   step?: string;
 }

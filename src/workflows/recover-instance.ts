@@ -20,7 +20,7 @@ import {
   type RecoveryPlan,
 } from '../policy/recovery';
 import { describeState, type ServerState } from '../policy/server-state';
-import { activityOutcome, describeFault, type ActivityOutcome } from './failures';
+import { activityOutcome, describeFault, sentence, type ActivityOutcome } from './failures';
 import { required } from './input';
 import { notifiedSignal } from './messages';
 import { changes, LOOK_TIMEOUT, looks } from './nova';
@@ -345,7 +345,7 @@ class InstanceRecovery {
           if (await this.wasTaken(action)) return null;
           continue;
         }
-        if (outcome.type !== 'NovaConflict' && outcome.type !== 'NovaNotFound') throw watch.refusal(outcome, action);
+        if (outcome.type !== 'NovaConflict' && outcome.type !== 'NovaNotFound') throw this.refusal(outcome, action);
         return outcome;
       }
     }
@@ -387,9 +387,9 @@ class InstanceRecovery {
 
   /** Nova answered 409 or 404. Only a look tells what that means (a 404 also comes in the first moments of BUILD). */
   private async afterRefusal(action: RecoveryAction, refusal: Refusal): Promise<StepEnd> {
-    const { watch, progress } = this;
+    const { progress } = this;
     const reading = await this.read();
-    if (reading === 'deadline') throw watch.refusal(refusal, action);
+    if (reading === 'deadline') throw this.refusal(refusal, action);
     progress.known = knownActions(reading);
     const state = reading.look?.state;
     if (!state) {
@@ -401,7 +401,7 @@ class InstanceRecovery {
     const isUnderWay = state.taskState !== null && tasks.includes(state.taskState);
     if (isUnderWay || (action === 'start' && isActive(state))) return this.confirmOthers(action);
     if (state.locked && /locked/i.test(refusal.message)) {
-      if (progress.changed) throw watch.refusal(refusal, action);
+      if (progress.changed) throw this.refusal(refusal, action);
       this.lockedBy = refusal.message;
       return 'again';
     }
@@ -560,6 +560,19 @@ class InstanceRecovery {
     return `The instance ${this.checked.instanceId}`;
   }
 
+  /** Nova's refusal of a step: of which instance, what was changed before, and what there is to do. */
+  private refusal(refusal: Refusal, action: RecoveryAction): ApplicationFailure {
+    const { steps, owesStart } = this.progress;
+    const when = steps.length === 0 ? 'before anything was changed' : `after ${steps.map((s) => s.action).join(', ')}`;
+    const other =
+      action === 'reset-state' && refusal.type === 'NovaForbidden'
+        ? ' Or recover it with the policy resized=confirm or resized=revert, which take the role member.'
+        : '';
+    const left = owesStart ? ' It is stopped still.' : '';
+    const message = `${this.name}: ${action} was refused, ${when}. ${sentence(refusal.message)}${other}${left}`;
+    return this.watch.refusal({ ...refusal, message }, action);
+  }
+
   private goneFailure(step: string): ApplicationFailure {
     return this.watch.failure('ServerNotFound', `${this.name} was deleted while it was recovered (${step}).`, step);
   }
@@ -583,7 +596,7 @@ class InstanceRecovery {
   private keptChanging(): ApplicationFailure {
     const { watch } = this;
     const { refused } = this.progress;
-    if (refused) return watch.refusal(refused.refusal, refused.action);
+    if (refused) return this.refusal(refused.refusal, refused.action);
     return watch.failure(
       'InstanceRecoveryFailed',
       `${this.name} kept changing while it was recovered: decided ${DECISIONS + 1} times; ` +
@@ -607,7 +620,7 @@ class InstanceRecovery {
 }
 
 function lockedPlan(words: string): RecoveryPlan {
-  const message = `The instance is locked, and this service may not pass the lock: ${words}`;
+  const message = `The instance is locked, and only an administrator passes a lock: ${words}`;
   return { kind: 'plan', path: 'none', reason: 'locked', message, warning: false, steps: [] };
 }
 

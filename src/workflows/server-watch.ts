@@ -11,7 +11,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import { ApplicationFailure } from '@temporalio/common';
-import type { Look } from '../activities';
+import type { FailureDetails, Look } from '../activities';
 import { heartbeatTimeout, LONGEST_HELD_INTERVAL, nextInterval, roundLength, type Polling } from '../policy/polling';
 import { describeState, recordObservations, type Observation, type ServerState } from '../policy/server-state';
 import { activityOutcome, workflowFailure } from './failures';
@@ -293,16 +293,21 @@ export class ServerWatch {
 
   /** Nova's refusal as this workflow's own failure. */
   refusal(
-    outcome: { type: string; message: string; details: { httpStatus?: number; requestId?: string } },
+    outcome: {
+      type: string;
+      message: string;
+      details: Pick<FailureDetails, 'httpStatus' | 'requestId' | 'policyRule'>;
+    },
     step?: string,
   ): ApplicationFailure {
-    const { httpStatus, requestId } = outcome.details;
+    const { httpStatus, requestId, policyRule } = outcome.details;
     return ApplicationFailure.nonRetryable(outcome.message, outcome.type, {
       serverId: this.serverId,
       state: this.state,
       fault: this.lastLook?.fault ?? null,
       httpStatus,
       requestId,
+      policyRule,
       step,
     });
   }

@@ -68,7 +68,27 @@ const ROWS: Row[] = [
     nova: nova(403, "Policy doesn't allow os_compute_api:servers:create to be performed.", 'forbidden'),
     kind: 'Forbidden',
     outcomeUnknown: false,
-    message: /with 403: Policy doesn't allow/,
+    message:
+      "Nova answered POST /servers with 403: Policy doesn't allow os_compute_api:servers:create to be performed. " +
+      "By Nova's defaults that takes the role member in the project: give it to this service's user, " +
+      "or allow the rule in Nova's policy.yaml.",
+    details: { httpStatus: 403, policyRule: 'os_compute_api:servers:create' },
+  },
+  {
+    name: "403 of a rule that is an administrator's",
+    nova: nova(403, "Policy doesn't allow os_compute_api:servers:create:forced_host to be performed.", 'forbidden'),
+    kind: 'Forbidden',
+    outcomeUnknown: false,
+    message: /to be performed\. By Nova's defaults that is an administrator's: log in as one, or allow the rule/,
+    details: { httpStatus: 403, policyRule: 'os_compute_api:servers:create:forced_host' },
+  },
+  {
+    name: '403 that names no rule',
+    nova: nova(403, 'Only volume-backed servers are allowed for flavors with zero disk.', 'forbidden'),
+    kind: 'Forbidden',
+    outcomeUnknown: false,
+    message: 'Nova answered POST /servers with 403: Only volume-backed servers are allowed for flavors with zero disk.',
+    details: { httpStatus: 403 },
   },
   {
     name: '403 quota',

@@ -7,9 +7,12 @@
 import { randomBytes } from 'node:crypto';
 import { Agent } from 'node:http';
 import axios, { type AxiosInstance } from 'axios';
-import { SimulatedCloud } from '../../src/simulator';
+import { SimulatedCloud, type SimulatedCloudOptions } from '../../src/simulator';
 
 declare const CLOUD_FROM_ENVIRONMENT: boolean | undefined;
+
+/** The cloud is the one of `OS_*`, not a simulated one. */
+export const IS_REAL = typeof CLOUD_FROM_ENVIRONMENT !== 'undefined';
 
 /** An answer as it came. */
 export interface Answer {
@@ -44,7 +47,7 @@ const AUTH_BODY = (user: Login) => ({
   },
 });
 
-interface Login {
+export interface Login {
   name: string;
   password: string;
   project: string;
@@ -178,9 +181,11 @@ export class CloudUnderTest {
     this.simulated = simulated;
   }
 
-  static async open(): Promise<CloudUnderTest> {
-    const isReal = typeof CLOUD_FROM_ENVIRONMENT !== 'undefined';
-    const simulated = isReal ? undefined : await SimulatedCloud.start({ buildSeconds: 0.2, actionSeconds: 0.06 });
+  /** @param options of the simulated cloud, where it is one */
+  static async open(options: SimulatedCloudOptions = {}): Promise<CloudUnderTest> {
+    const simulated = IS_REAL
+      ? undefined
+      : await SimulatedCloud.start({ buildSeconds: 0.2, actionSeconds: 0.06, ...options });
     const settings = simulated === undefined ? process.env : { ...simulated.env('admin'), OS_TEST_USERNAME: 'demo' };
     const authUrl = setting(settings, 'OS_AUTH_URL').replace(/\/(v3\/?)?$/, '/v3');
     const http = axios.create({
