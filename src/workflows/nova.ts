@@ -3,8 +3,11 @@ import { ActivityCancellationType, proxyActivities } from '@temporalio/workflow'
 import type { RetryPolicy } from '@temporalio/common';
 import type { NovaActivities } from '../activities';
 
-/** What clears by itself is retried until the caller's deadline; activities set the delay themselves (nextRetryDelay). */
-const retry: RetryPolicy = { initialInterval: '1s', backoffCoefficient: 1.5, maximumInterval: '5s' };
+/**
+ * What clears by itself is retried until the caller's deadline; activities set the delay themselves (nextRetryDelay).
+ * These are for attempts that were lost with their worker: another one can go on at once.
+ */
+const retry: RetryPolicy = { initialInterval: '100ms', backoffCoefficient: 2, maximumInterval: '5s' };
 
 /** A request is given up after 30 s (`requestTimeout`); a look may need two of them. */
 export const LOOK_TIMEOUT = 70_000;

@@ -1,9 +1,13 @@
 /** Workers, and the Temporal server, are killed again and again while creations and recoveries run. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { eventually } from '../support/bed';
+import { Random } from './support/random';
 import { report, Scene } from './support/scene';
 
 const CREATIONS = 100;
 const RECOVERIES = 50;
+/** Waits of which it is measured how much a kill costs them. */
+const LOSING = 60;
 /** Seconds over which they are started. */
 const STARTS_WITHIN = 30;
 
@@ -61,12 +65,54 @@ test('two workers, killed at random moments: all end right', async () => {
 });
 
 test('the Temporal server, killed and started again on its database: all end right', async () => {
-  scene = await Scene.open('server-kills');
+  scene = await Scene.open('server-kills', { database: true });
   const began = Date.now();
   const kills = await run([5_000, 15_000], () => scene.replaceServer(scene.random.between(0, 5_000)));
-  report(`${kills} SIGKILLs of the Temporal server, ${CREATIONS} creations, ${RECOVERIES} recoveries: ${seconds(began)}`);
+  report(
+    `${kills} SIGKILLs of the Temporal server, ${CREATIONS} creations, ${RECOVERIES} recoveries: ${seconds(began)}`,
+  );
   expect(kills).toBeGreaterThan(2);
 });
+
+/**
+ * Waits whose servers come up in the ten seconds after the kill: how much later their results are there than without
+ * one. A wait that another worker holds loses nothing.
+ */
+test.each([
+  ['the only worker, and started again', 1],
+  ['one of two workers', 2],
+])('%s is killed: what the waits lose', async (what, workers) => {
+  const lags: number[][] = [];
+  for (const kill of [false, true]) {
+    scene = await Scene.open(`lag-${workers}-${kill}`, { workers });
+    const { cloud } = scene;
+    const random = new Random('lag');
+    for (let i = 0; i < LOSING; i++) await scene.create(`server-${i}`, { anchor_spawn_seconds: '600' });
+    await eventually(() => cloud.servers().length === LOSING);
+    await sleep(5_000);
+    const finished = cloud.servers().map(async ({ id }) => {
+      await sleep(random.between(0, 10_000));
+      cloud.finishBuild(id);
+    });
+    if (kill) await scene.replaceWorker(0);
+    await Promise.all(finished);
+    await scene.expectAllRight();
+    const { creations } = await scene.allEnded();
+    lags.push(
+      creations.map((end) => end.at - (('result' in end && cloud.server(end.result.serverId).activeAt) || NaN)),
+    );
+    await scene.close();
+  }
+  const [without, with_] = lags.map(median) as [number, number];
+  report(
+    `${what} is killed: lag behind ACTIVE ${without / 1000} s without, ${with_ / 1000} s with (medians of ${LOSING})`,
+  );
+  expect(with_ - without).toBeLessThan(3_000);
+});
+
+function median(values: number[]): number {
+  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? NaN;
+}
 
 function seconds(began: number): string {
   return `${Math.round((Date.now() - began) / 1000)} s`;
