@@ -14,7 +14,8 @@ import { toApplicationFailure } from './failures';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
 import { readInstance, takeAction, type InstanceReading, type ServerActionRequest, type TakenAction } from './recovery';
-import { lookTwice, watchServer, type WatchRequest, type WatchResult } from './watch';
+import { SharedLooks } from './shared-looks';
+import { watchServer, type WatchRequest, type WatchResult } from './watch';
 
 export type { CreatedServer, CreateServerRequest, Creation } from './creation';
 export type { FailureDetails } from './failures';
@@ -63,6 +64,7 @@ export function createNovaActivities({
   shutdownSignal = new AbortController().signal,
 }: NovaActivitiesOptions): NovaActivities {
   setMaxListeners(0, shutdownSignal); // one for each watch
+  const shared = new SharedLooks(compute, shutdownSignal);
   return {
     novaCreateServer: (request) =>
       typed(undefined, () => createServer(compute, request), timeLeft(request, Context.current().info)),
@@ -71,9 +73,12 @@ export function createNovaActivities({
         const server = await withHeartbeat(() => findServer(compute, creation, Context.current().cancellationSignal));
         return server && { serverId: server.id, ...toLook(server) };
       }),
-    novaWatchServer: (request) => typed(request.serverId, () => watchServer(compute, request, shutdownSignal)),
+    novaWatchServer: (request) => typed(request.serverId, () => watchServer(shared, request, shutdownSignal)),
     novaGetServer: ({ serverId }) =>
-      typed(serverId, () => lookTwice(compute, serverId, Context.current().cancellationSignal)),
+      typed(serverId, async () => {
+        const server = await shared.look(serverId, Context.current().cancellationSignal);
+        return server && toLook(server);
+      }),
     novaDeleteServer: ({ serverId }) =>
       typed(serverId, () =>
         withHeartbeat(async () => {
@@ -84,7 +89,8 @@ export function createNovaActivities({
           }
         }),
       ),
-    novaReadInstance: ({ serverId }) => typed(serverId, () => withHeartbeat(() => readInstance(compute, serverId))),
+    novaReadInstance: ({ serverId }) =>
+      typed(serverId, () => withHeartbeat(() => readInstance(compute, shared, serverId))),
     novaServerAction: (request) => typed(request.serverId, () => takeAction(compute, request)),
   };
 }

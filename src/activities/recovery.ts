@@ -7,7 +7,7 @@ import { parseTime } from '../time';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
 import { lookAgain } from './lost-answer';
-import { getServerTwice } from './watch';
+import type { SharedLooks } from './shared-looks';
 
 /** An entry of os-instance-actions. */
 export interface RecordedAction extends PastAction {
@@ -27,9 +27,13 @@ export interface InstanceReading {
 /** Enough to tell the last power action and those that are new. */
 const ACTIONS_READ = 30;
 
-export async function readInstance(compute: ComputeClient, serverId: string): Promise<InstanceReading> {
+export async function readInstance(
+  compute: ComputeClient,
+  shared: SharedLooks,
+  serverId: string,
+): Promise<InstanceReading> {
   const options = { signal: Context.current().cancellationSignal };
-  const server = await getServerTwice(compute, serverId, options.signal);
+  const server = await shared.look(serverId, options.signal);
   if (server === null) return { look: null, metadata: {}, actions: null, ownUserId: null };
   return {
     look: toLook(server),

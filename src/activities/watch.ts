@@ -1,8 +1,7 @@
 /** Looks at one server until something differs from what the workflow knows, or the round is over. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import { NovaError, type ComputeClient, type NovaServer } from '../nova';
-import { LONGEST_HELD_INTERVAL, nextInterval, PROGRESS_HELD, type Polling } from '../policy/polling';
+import { LIST_EVERY, LONGEST_HELD_INTERVAL, nextInterval, PROGRESS_HELD, type Polling } from '../policy/polling';
 import {
   describeState,
   isSettledChange,
@@ -13,6 +12,7 @@ import {
 } from '../policy/server-state';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
+import type { SharedLooks } from './shared-looks';
 
 export interface WatchRequest {
   serverId: string;
@@ -43,33 +43,8 @@ interface WatchProgress {
   observations: Observation[];
 }
 
-/** Two GETs answered 404 make a server gone; the second comes a second later. */
-const SECOND_LOOK_AFTER = 1_000;
-
-/** @returns null when Nova answered 404 twice in a row */
-export async function getServerTwice(
-  compute: ComputeClient,
-  serverId: string,
-  signal: AbortSignal,
-): Promise<NovaServer | null> {
-  for (let look = 1; ; look++) {
-    try {
-      return await compute.getServer(serverId, { signal });
-    } catch (error) {
-      if (!(error instanceof NovaError && error.kind === 'NotFound')) throw error;
-      if (look === 2) return null;
-      await delay(SECOND_LOOK_AFTER, undefined, { signal });
-    }
-  }
-}
-
-export async function lookTwice(compute: ComputeClient, serverId: string, signal: AbortSignal): Promise<Look | null> {
-  const server = await getServerTwice(compute, serverId, signal);
-  return server && toLook(server);
-}
-
 export async function watchServer(
-  compute: ComputeClient,
+  shared: SharedLooks,
   request: WatchRequest,
   shutdown: AbortSignal,
 ): Promise<WatchResult> {
@@ -90,14 +65,17 @@ export async function watchServer(
 
   const work = async (): Promise<WatchResult> => {
     if (context.info.attempt === 1 && request.delay > 0) await delay(request.delay, undefined, { signal });
-    for (;;) {
-      const look = await lookTwice(compute, request.serverId, signal);
-      if (look === null) return { observations, look, interval };
-
+    const { serverId, polling } = request;
+    const longest = Math.max(LIST_EVERY, polling.initialInterval);
+    const begun = Date.now();
+    let server = await shared.look(serverId, signal);
+    if (server === null) return { observations, look: null, interval };
+    const seat = await shared.seat(server, begun, signal);
+    for (let look = toLook(server); ; interval = nextInterval(interval, polling)) {
       const before = observations.at(-1) ?? request.seen;
       if (!sameState(before, look.state)) {
         observations = recordObservations(observations, [{ at: look.at, ...look.state }]);
-        interval = request.polling.initialInterval;
+        interval = polling.initialInterval;
         end = Math.min(end, Date.now() + PROGRESS_HELD);
       }
       Object.assign(progress, { state: describeState(look.state), lookedAt: look.at, observations });
@@ -106,8 +84,10 @@ export async function watchServer(
       if (news || interval > LONGEST_HELD_INTERVAL || Date.now() + interval > end) {
         return { observations, look, interval };
       }
-      await delay(interval, undefined, { signal });
-      interval = nextInterval(interval, request.polling);
+      const next = await shared.next(seat, interval, longest, signal);
+      if (next === null) return { observations, look: null, interval };
+      if (next !== 'unchanged') server = next;
+      look = toLook(server);
     }
   };
 

@@ -1,13 +1,14 @@
 /** The Compute API, as far as this project uses it, and the look-ups that turn names into ids. */
 
 import type { CloudConfig } from './config';
-import { minorOf, OLDEST_MICROVERSION } from './config';
+import { minorOf, OLDEST_MICROVERSION, withoutSlashes } from './config';
 import { NovaError } from './errors';
 import type { HttpAnswer, HttpRequest } from './http';
 import { createHttpClient, unexpectedAnswer } from './http';
 import type { Logger, ServiceType, Session } from './identity';
 import { createIdentity, endpointOf, withSignal } from './identity';
 import {
+  isId,
   isRecord,
   parseFlavor,
   parseImage,
@@ -75,6 +76,12 @@ export interface ComputeClient {
   getServer(id: string, options?: RequestOptions): Promise<NovaServer>;
   /** `GET /servers/detail`, all pages; a `limit` in the query is the size of a page. */
   listServers(query: Record<string, string>, options?: RequestOptions): Promise<NovaServer[]>;
+  /**
+   * The servers of the own project that changed since then, deleted ones too: `changes-since`, all pages.
+   *
+   * @param since milliseconds by this process's clock; the difference to Nova's is known from its answers' `Date`
+   */
+  listChangedServers(since: number, options?: RequestOptions): Promise<NovaServer[]>;
   deleteServer(id: string, options?: RequestOptions): Promise<void>;
   /** `POST /servers/{id}/action`; `requestId` is the key of the instance action that Nova records for it. */
   serverAction(id: string, body: Record<string, unknown>, options?: RequestOptions): Promise<{ requestId?: string }>;
@@ -83,6 +90,8 @@ export interface ComputeClient {
   getInstanceAction(id: string, requestId: string, options?: RequestOptions): Promise<NovaInstanceActionDetail>;
   /** Of the user that is logged in. */
   ownUserId(options?: RequestOptions): Promise<string>;
+  /** Of the project that the login is for. */
+  ownProjectId(options?: RequestOptions): Promise<string>;
   /** `GET /flavors/detail`: those that the project may use. */
   listFlavors(options?: RequestOptions): Promise<NovaFlavor[]>;
   /** From the image service's v2 API. */
@@ -110,6 +119,8 @@ export function createComputeClient(config: CloudConfig, options: ComputeClientO
   });
   const identity = createIdentity(config, http, options.logger);
   let negotiation: Promise<string> | undefined;
+  /** Milliseconds, by the `Date` of its last answer. */
+  let novaIsAheadBy = 0;
 
   /** The one way to a service: token, a fresh one after a 401, messages that name the path within the service. */
   async function send(call: Call, signal?: AbortSignal): Promise<{ request: HttpRequest; answer: HttpAnswer }> {
@@ -182,7 +193,9 @@ export function createComputeClient(config: CloudConfig, options: ComputeClientO
     });
     const version = await microversion(signal);
     try {
-      return await send(call(version), signal);
+      const answered = await send(call(version), signal);
+      novaIsAheadBy = aheadBy(answered.answer.header('Date')) ?? novaIsAheadBy;
+      return answered;
     } catch (error) {
       // 406: the range is another one since it was asked for, after an upgrade or its undoing.
       if (!isStatus(error, 406)) throw error;
@@ -259,7 +272,7 @@ export function createComputeClient(config: CloudConfig, options: ComputeClientO
       };
       const { request, answer } = await nova('POST', '/servers', { ...(signal && { signal }) }, { body });
       const created = isRecord(answer.body) ? answer.body.server : undefined;
-      if (!isRecord(created) || typeof created.id !== 'string' || created.id === '') {
+      if (!isRecord(created) || !isId(created.id)) {
         throw unexpectedAnswer(request, answer, "without a usable 'server'");
       }
       return { id: created.id, ...withRequestId(answer) };
@@ -269,6 +282,16 @@ export function createComputeClient(config: CloudConfig, options: ComputeClientO
 
     listServers: (query, requestOptions) =>
       all((page) => nova('GET', '/servers/detail', requestOptions, { query: page }), 'servers', parseServer, query),
+
+    async listChangedServers(since, requestOptions) {
+      const query = { 'changes-since': new Date(since + novaIsAheadBy).toISOString() };
+      return all(
+        (page) => nova('GET', '/servers/detail', requestOptions, { query: page }),
+        'servers',
+        parseServer,
+        query,
+      );
+    },
 
     async deleteServer(id, requestOptions) {
       await nova('DELETE', serverPath(id), requestOptions);
@@ -296,6 +319,10 @@ export function createComputeClient(config: CloudConfig, options: ComputeClientO
 
     async ownUserId(requestOptions) {
       return (await identity.session(requestOptions?.signal)).userId;
+    },
+
+    async ownProjectId(requestOptions) {
+      return (await identity.session(requestOptions?.signal)).projectId;
     },
 
     listFlavors: (requestOptions) =>
@@ -332,7 +359,7 @@ const SERVICE_NAMES: Record<ServiceType, string> = { compute: 'Nova', image: 'Gl
  * `/v2` is the same API without microversions, so `/v2.1` is taken instead.
  */
 function computeUrls(endpoint: string): { root: string; base: string } {
-  const url = endpoint.replace(/\/+$/, '');
+  const url = withoutSlashes(endpoint);
   const match = /^(.*)\/v2(?:\.[01])?(\/[^/]+)?$/.exec(url);
   if (match === null) return { root: `${url}/v2.1`, base: `${url}/v2.1` };
   const root = `${match[1]}/v2.1`;
@@ -377,6 +404,12 @@ function negotiationError(error: NovaError): NovaError {
     : new NovaError(error.kind, error.message, { ...error.details, outcomeUnknown: false });
 }
 
+/** `Date` has whole seconds: half a one is added. */
+function aheadBy(date: string | undefined): number | undefined {
+  const ms = date === undefined ? NaN : Date.parse(date);
+  return Number.isNaN(ms) ? undefined : ms + 500 - Date.now();
+}
+
 function isStatus(error: unknown, status: number): error is NovaError {
   return error instanceof NovaError && error.details.httpStatus === status;
 }
@@ -394,9 +427,10 @@ function serverPath(id: string): string {
   return `/servers/${pathSegment(id)}`;
 }
 
-/** `.` and `..` would be another path, and nothing would be the list. */
+/** `.` and `..` would be another path, nothing would be the list, and half of a character can't be written in a path. */
 function pathSegment(id: string): string {
-  if (/^\.{0,2}$/.test(id)) throw new NovaError('BadRequest', `'${id}' is not an id`, { outcomeUnknown: false });
+  if (/^\.{0,2}$|\p{Cs}/u.test(id))
+    throw new NovaError('BadRequest', `'${id}' is not an id`, { outcomeUnknown: false });
   return encodeURIComponent(id);
 }
 

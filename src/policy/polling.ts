@@ -48,3 +48,31 @@ export const LOOK_AGAIN_AFTER = 2_500;
 
 /** How long a step from one running task to the next is held back before the workflow hears of it. */
 export const PROGRESS_HELD = 12_000;
+
+/** So many servers of a project are looked at together, by one list of what has changed; fewer by id, one by one. */
+export const LISTED_FROM = 3;
+
+/**
+ * One list costs Nova no more than one look, however many wait for it, so that it need not back off as far as looks by
+ * id do; a caller who asks for a longer `initialInterval` gets that.
+ */
+export const LIST_EVERY = 1_000;
+const SHORTEST_LIST_PAUSE = 100;
+
+/**
+ * From the beginning of one list to the next: what the most impatient wants, and never so soon that Nova does nothing
+ * but make lists.
+ */
+export function listPause(interval: number, took: number): number {
+  return Math.max(SHORTEST_LIST_PAUSE, Math.min(interval, 15_000), 2 * took);
+}
+
+/**
+ * How far lists overlap: Nova keeps `updated_at` in whole seconds, sets it before the change is committed, and by the
+ * clock of another host than the one that answers.
+ */
+export const LIST_OVERLAP = 5_000;
+
+/** A server that the list has not shown for so long is looked at by id, as a safety net; one a second at most. */
+export const VERIFY_AFTER = 60_000;
+export const VERIFY_EVERY = 1_000;
