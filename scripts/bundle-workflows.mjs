@@ -8,9 +8,18 @@ const require = createRequire(import.meta.url);
 const { bundleWorkflowCode, DefaultLogger } = require('@temporalio/worker');
 
 const lib = fileURLToPath(new URL('../lib/', import.meta.url));
-const { code } = await bundleWorkflowCode({
-  workflowsPath: `${lib}workflows/index.js`,
-  logger: new DefaultLogger('WARN'),
-});
-await writeFile(`${lib}workflow-bundle.js`, code);
+
+async function bundle(file, options) {
+  const { code } = await bundleWorkflowCode({
+    workflowsPath: `${lib}workflows/index.js`,
+    payloadConverterPath: `${lib}workflows/payload-converter.js`,
+    logger: new DefaultLogger('WARN'),
+    ...options,
+  });
+  await writeFile(`${lib}${file}`, code);
+}
+
+await bundle('workflow-bundle.js');
+// For a worker with codec keys: how failures are written down is fixed in the bundle.
+await bundle('workflow-bundle.encoded-failures.js', { failureConverterPath: `${lib}failure-converter.js` });
 await chmod(`${lib}cli.js`, 0o755);

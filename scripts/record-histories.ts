@@ -24,11 +24,16 @@ import { createNovaWorker } from '../src/worker';
 
 const folder = path.join(__dirname, '../test/histories');
 const TASK_QUEUE = 'record';
+/** Its worker is a version of a deployment. */
+const VERSIONED_TASK_QUEUE = 'record-versioned';
+const VERSION = { deploymentName: 'recorder', buildId: 'v1' };
 const POLLING = { initialInterval: 50, maximumInterval: 200 };
+/** Looks that only `wake` brings about: how a history gets long in seconds. */
+const SELDOM = { initialInterval: 20_000, maximumInterval: 20_000 };
 
 interface Stage {
   cloud: SimulatedCloud;
-  create(input?: Partial<CreateServerInput>): Promise<WorkflowHandle>;
+  create(input?: Partial<CreateServerInput>, taskQueue?: string): Promise<WorkflowHandle>;
   /** Puts an intermediate result into a handle's progress. */
   serverId(handle: WorkflowHandle): Promise<string>;
   /** A server that is ACTIVE, or in the state that these actions of its owner lead to. */
@@ -87,12 +92,82 @@ const RECORDINGS: Record<string, Recording> = {
     return handle;
   },
   async 'create-continued'({ cloud, create, serverId }) {
-    const handle = await create({ polling: { initialInterval: 20_000, maximumInterval: 20_000 } });
+    const handle = await create({ polling: SELDOM });
     const id = await serverId(handle);
     for (let wake = 0; wake < 12; wake++) {
       await handle.signal('wake');
       await delay(300);
     }
+    cloud.finishBuild(id);
+    await handle.signal('wake');
+    return handle;
+  },
+  async 'create-extended-and-continued'({ cloud, create, serverId }) {
+    const handle = await create({ polling: SELDOM });
+    const id = await serverId(handle);
+    for (let round = 0; round < 12; round++) {
+      await handle.executeUpdate('extendTimeout', { args: ['1m'], updateId: `extension-${round % 11}` });
+      await handle.signal('wake');
+      await delay(300);
+    }
+    cloud.finishBuild(id);
+    await handle.signal('wake');
+    return handle;
+  },
+  async 'create-continued-before-it-began'({ cloud, create, serverId }) {
+    cloud.inject({ method: 'POST', path: /\/servers$/, carriedOut: true, answer: { status: 504 } });
+    const away = cloud.inject({ method: 'GET', path: /\/servers\b/, times: Infinity, answer: { status: 503 } });
+    const handle = await create();
+    await eventually(async () => (away.hits > 0 ? 'away' : null));
+    for (let wake = 0; wake < 12; wake++) {
+      await handle.signal('wake');
+      await delay(300);
+    }
+    cloud.clearFaults();
+    await handle.signal('wake');
+    cloud.finishBuild(await serverId(handle));
+    return handle;
+  },
+  async 'create-while-nova-is-away'({ cloud, create, serverId }) {
+    const handle = await create();
+    const id = await serverId(handle);
+    await cloud.goAway();
+    await delay(3_000);
+    cloud.finishBuild(id);
+    await cloud.comeBack();
+    return handle;
+  },
+  async 'create-late-while-nova-is-away'({ cloud, create, serverId }) {
+    const handle = await create({ timeout: '3s' });
+    await serverId(handle);
+    cloud.inject({ method: 'GET', path: /\/servers\b/, times: Infinity, answer: { status: 503 } });
+    return handle;
+  },
+  async 'create-quota'({ cloud, create }) {
+    cloud.setQuota(0);
+    return create();
+  },
+  async 'create-gone'({ cloud, create, serverId }) {
+    const handle = await create();
+    cloud.forget(await serverId(handle));
+    return handle;
+  },
+  async 'create-unknown-status'({ cloud, create, serverId }) {
+    const handle = await create();
+    cloud.setState(await serverId(handle), { vmState: 'paused', taskState: null });
+    return handle;
+  },
+  async 'create-cancel-in-post'({ cloud, create }) {
+    const post = cloud.inject({ method: 'POST', path: /\/servers$/, delaySeconds: 1 });
+    const handle = await create({ onFailure: 'delete' });
+    await eventually(async () => (post.hits > 0 ? 'posted' : null));
+    await handle.cancel();
+    return handle;
+  },
+  async 'create-versioned'({ cloud, create, serverId }) {
+    const handle = await create({ polling: SELDOM }, VERSIONED_TASK_QUEUE);
+    const id = await serverId(handle);
+    await handle.executeUpdate('extendTimeout', { args: ['1h'] });
     cloud.finishBuild(id);
     await handle.signal('wake');
     return handle;
@@ -169,10 +244,71 @@ const RECORDINGS: Record<string, Recording> = {
     });
     return handle;
   },
+  async 'recover-extended-and-continued'({ cloud, server, recover }) {
+    const id = await server();
+    cloud.setState(id, { taskState: 'image_uploading' });
+    const handle = await recover(id, { polling: SELDOM });
+    await seen(handle, (state) => state.taskState === 'image_uploading');
+    for (let round = 0; round < 12; round++) {
+      await handle.executeUpdate('extendTimeout', { args: ['1m'] });
+      await handle.signal('wake');
+      await delay(300);
+    }
+    cloud.setState(id, { vmState: 'suspended', taskState: null });
+    await handle.signal('wake');
+    return handle;
+  },
+  async 'recover-while-nova-is-away'({ cloud, server, recover }) {
+    const id = await server();
+    cloud.setTimes({ actionSeconds: 1 });
+    const handle = await recover(id);
+    await seen(handle, (state) => state.taskState === 'powering-off');
+    await cloud.goAway();
+    await delay(3_000);
+    await cloud.comeBack();
+    return handle;
+  },
+  async 'recover-late'({ cloud, server, recover }) {
+    const id = await server();
+    cloud.setState(id, { taskState: 'image_uploading' });
+    return recover(id, { timeouts: { task: '1s' } });
+  },
+  async 'recover-gone'({ recover }) {
+    return recover('5f2a6ac8-5f5a-4bb4-9c5b-5d9a3a4a5e0b');
+  },
+  async 'recover-gone-after-stop'({ cloud, server, recover }) {
+    const id = await server();
+    cloud.setTimes({ actionSeconds: 1 });
+    const handle = await recover(id);
+    await seen(handle, (state) => state.taskState === 'powering-off');
+    cloud.forget(id);
+    return handle;
+  },
+  async 'recover-kept-changing'({ cloud, server, recover }) {
+    const id = await server();
+    const body = { conflictingRequest: { code: 409, message: `Cannot 'stop' instance ${id}` } };
+    cloud.inject({ method: 'POST', path: /\/action$/, times: Infinity, answer: { status: 409, body } });
+    return recover(id);
+  },
+  async 'recover-dry-run'({ server, recover }) {
+    return recover(await server(), { dryRun: true });
+  },
+  async 'recover-paused-restart'({ server, recover }) {
+    return recover(await server({ pause: null }), { policy: { paused: 'restart' } });
+  },
+  async 'recover-reset-refused'({ server, recover }) {
+    return recover(await server({ resize: { flavorRef: '2' } }));
+  },
+  async 'recover-resized-revert'({ server, recover }) {
+    return recover(await server({ resize: { flavorRef: '2' } }), { policy: { resized: 'revert' } });
+  },
+  async 'recover-invalid-input'({ recover }) {
+    return recover('not-a-uuid');
+  },
   async 'recover-continued'({ cloud, server, recover }) {
     const id = await server();
     cloud.setState(id, { taskState: 'image_uploading' });
-    const handle = await recover(id, { polling: { initialInterval: 20_000, maximumInterval: 20_000 } });
+    const handle = await recover(id, { polling: SELDOM });
     await seen(handle, (state) => state.taskState === 'image_uploading');
     for (let wake = 0; wake < 12; wake++) {
       await handle.signal('wake');
@@ -211,15 +347,27 @@ async function main(names: string[]): Promise<void> {
     shutdownSignal: shutdown.signal,
     identity: 'recorder',
   });
-  const running = worker.run();
+  const versioned = await createNovaWorker({
+    connection,
+    namespace: server.namespace,
+    taskQueue: VERSIONED_TASK_QUEUE,
+    compute,
+    shutdownSignal: shutdown.signal,
+    identity: 'recorder',
+    version: VERSION,
+  });
+  const running = Promise.all([worker.run(), versioned.run()]);
+  await makeCurrent(client, server.namespace);
   await mkdir(folder, { recursive: true });
   try {
     for (const [name, record] of Object.entries(RECORDINGS)) {
       if (names.length > 0 && !names.includes(name)) continue;
+      cloud.clearFaults();
+      cloud.setQuota(undefined);
       cloud.setTimes({ buildSeconds: Infinity, actionSeconds: 0.1 });
       await record({
         cloud,
-        create: (input = {}) =>
+        create: (input = {}, taskQueue = TASK_QUEUE) =>
           startCreateServer(
             client,
             {
@@ -227,7 +375,7 @@ async function main(names: string[]): Promise<void> {
               polling: POLLING,
               ...input,
             },
-            { workflowId: name, taskQueue: TASK_QUEUE },
+            { workflowId: name, taskQueue },
           ),
         serverId: (handle) =>
           eventually(async () => {
@@ -267,6 +415,7 @@ async function main(names: string[]): Promise<void> {
   } finally {
     shutdown.abort();
     worker.shutdown();
+    versioned.shutdown();
     await running;
     compute.close();
     await connection.close();
@@ -274,6 +423,16 @@ async function main(names: string[]): Promise<void> {
     await cloud.stop();
     await server.stop();
   }
+}
+
+/** A version is known to Temporal a moment after its worker's first poll. */
+async function makeCurrent(client: Client, namespace: string): Promise<void> {
+  await eventually(() =>
+    client.workflowService.setWorkerDeploymentCurrentVersion({ namespace, ...VERSION }).then(
+      () => 'current',
+      () => null,
+    ),
+  );
 }
 
 /** Stack traces name folders of the machine that recorded them. */

@@ -6,6 +6,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { Command, CommanderError, Option } from 'commander';
+import type { CodecServerOptions } from './cli/codec-server';
 import type { CreateOptions } from './cli/create';
 import { EXIT, explain } from './cli/errors';
 import type { RecoverOptions } from './cli/recover';
@@ -35,6 +36,7 @@ function program(run: Run): Command {
   addRecover(temporalNova, run);
   addStatus(temporalNova, run);
   addWorker(temporalNova, run);
+  addCodecServer(temporalNova, run);
   addDemo(temporalNova, run);
   return temporalNova;
 }
@@ -143,6 +145,32 @@ Examples:
     .action(async (options: { taskQueue?: string }) => {
       const env = { ...process.env, ...(options.taskQueue && { TEMPORAL_TASK_QUEUE: options.taskQueue }) };
       await run(import('./worker.js').then(({ workerProcess }) => workerProcess(env)));
+    });
+}
+
+function addCodecServer(temporalNova: Command, run: Run): void {
+  temporalNova
+    .command('codec-server')
+    .description('decrypt for the Web UI and the temporal command, with the keys of TEMPORAL_NOVA_CODEC_KEYS')
+    .option('--host <address>', 'where it listens', '127.0.0.1')
+    .option('--port <number>', '0: a free one', '8888')
+    .addOption(
+      repeated('--web-ui-origin <url>', "the Web UI's; default: TEMPORAL_UI_URL, else a dev server's, on port 8233"),
+    )
+    .option('--behind-proxy', 'something in front checks who asks: needs no token, and takes any host name')
+    .addHelpText(
+      'after',
+      `
+Beyond this machine every request has to bring TEMPORAL_NOVA_CODEC_TOKEN, as "Authorization: Bearer …".
+
+Examples:
+  export TEMPORAL_NOVA_CODEC_KEYS="2026-12:$(openssl rand -base64 32)"
+  temporal-nova codec-server
+  temporal workflow show --codec-endpoint http://127.0.0.1:8888 --workflow-id order-4711
+  temporal-nova codec-server --host 0.0.0.0 --behind-proxy --web-ui-origin https://temporal.example.com`,
+    )
+    .action(async (options: CodecServerOptions) => {
+      await run(import('./cli/codec-server.js').then(({ codecServer }) => codecServer(options)));
     });
 }
 

@@ -21,6 +21,8 @@ export type { Phase, Progress } from './workflows/messages';
 export type { FailureType, WorkflowFailureDetails } from './workflows/failures';
 export type { Observation, ServerState } from './policy/server-state';
 export type { NovaAddresses, NovaServerRequest } from './nova/types';
+export { CodecError, dataConverter, EncryptionCodec, loadCodecKeys } from './codec';
+export type { CodecKey } from './codec';
 
 /** The task queue of `npm run worker`, unless `TEMPORAL_TASK_QUEUE` says otherwise. */
 export const DEFAULT_TASK_QUEUE = 'nova';

@@ -1,5 +1,6 @@
 /** Types and errors for services, and the worker for teams that run their own process. */
 export type {
+  CodecKey,
   CreateServerHandle,
   CreateServerInput,
   CreateServerResult,
@@ -22,7 +23,16 @@ export type {
   ServerState,
   WorkflowFailureDetails,
 } from './client';
-export { DEFAULT_TASK_QUEUE, recoveryWorkflowId, startCreateServer, startRecoverInstance } from './client';
+export {
+  CodecError,
+  dataConverter,
+  DEFAULT_TASK_QUEUE,
+  EncryptionCodec,
+  loadCodecKeys,
+  recoveryWorkflowId,
+  startCreateServer,
+  startRecoverInstance,
+} from './client';
 export { createComputeClient, loadCloudConfig, NovaError } from './nova';
 export type { CloudConfig, ComputeClient, NovaErrorKind } from './nova';
 export { createNovaWorker } from './worker';

@@ -23,11 +23,13 @@ export function toTemporalLogger(logger: Logger): TemporalLogger {
   });
 }
 
+/** The SDK logs an activity task that it can't begin with all its input, which holds what the server is to be given. */
+const NEVER_LOGGED = new Set(['task', 'taskEncoded']);
+
 /** bigint and errors as JSON takes them. */
 function plain(meta: Record<string | symbol, unknown> | undefined): Record<string, unknown> {
-  const entries = Object.entries(meta ?? {}).map(([key, value]) => [
-    key === 'error' ? 'err' : key,
-    typeof value === 'bigint' ? String(value) : value,
-  ]);
+  const entries = Object.entries(meta ?? {})
+    .filter(([key]) => !NEVER_LOGGED.has(key))
+    .map(([key, value]) => [key === 'error' ? 'err' : key, typeof value === 'bigint' ? String(value) : value]);
   return Object.fromEntries(entries) as Record<string, unknown>;
 }

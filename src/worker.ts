@@ -4,6 +4,7 @@
  */
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { WorkerDeploymentVersion } from '@temporalio/common';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
 import {
   NativeConnection,
@@ -15,6 +16,7 @@ import {
 } from '@temporalio/worker';
 import { createNovaActivities } from './activities';
 import { DEFAULT_TASK_QUEUE } from './client';
+import { dataConverter, loadCodecKeys, type CodecKey } from './codec';
 import { createLogger, toTemporalLogger, type Logger } from './logger';
 import { createComputeClient, loadCloudConfig, NovaError, type ComputeClient } from './nova';
 
@@ -25,10 +27,20 @@ export interface NovaWorkerOptions {
   compute: ComputeClient;
   /** Aborted when the shutdown begins, so that watches are given up for another worker. */
   shutdownSignal: AbortSignal;
-  /** Where workflow code comes from; default: the bundle that was built with this package. */
+  /**
+   * Where workflow code comes from; default: the bundle that was built with this package. A bundle of your own, with
+   * `codecKeys`, is made with the `failureConverterPath` of `dataConverter(codecKeys)`.
+   */
   workflows?: Pick<WorkerOptions, 'workflowBundle' | 'workflowsPath'>;
   /** How Temporal names this worker; default: process id and host name. */
   identity?: string;
+  /**
+   * The version of a worker deployment that this worker is one of (Worker Versioning): workflows that began on it end on
+   * it. Default: none, so workflows go on with whatever worker takes them.
+   */
+  version?: WorkerDeploymentVersion;
+  /** Encrypt what Temporal stores, see `loadCodecKeys`. Default: none, so nothing is encrypted. */
+  codecKeys?: readonly CodecKey[];
 }
 
 /** A POST to Nova that is under way at shutdown is waited for: it takes 30 s at most, then its answer must be recorded. */
@@ -42,13 +54,18 @@ const ACTIVITY_SLOTS = 5_000;
 
 /** A worker for this package's workflows and activities, with settings for hundreds of waiting servers. */
 export function createNovaWorker(options: NovaWorkerOptions): Promise<Worker> {
-  const { connection, namespace, taskQueue, compute, shutdownSignal, identity } = options;
+  const { connection, namespace, taskQueue, compute, shutdownSignal, identity, version, codecKeys = [] } = options;
   return Worker.create({
     ...(identity !== undefined && { identity }),
+    // The workflows themselves leave it open, so that a worker that hosts them beside its own decides for all of them.
+    ...(version && {
+      workerDeploymentOptions: { version, useWorkerVersioning: true, defaultVersioningBehavior: 'PINNED' },
+    }),
     connection,
     namespace,
     taskQueue,
-    ...(options.workflows ?? { workflowBundle: { codePath: path.join(__dirname, '../lib/workflow-bundle.js') } }),
+    ...(options.workflows ?? { workflowBundle: { codePath: path.join(__dirname, '../lib', bundleFor(codecKeys)) } }),
+    dataConverter: dataConverter(codecKeys),
     activities: createNovaActivities({ compute, shutdownSignal }),
     shutdownGraceTime: SHUTDOWN_GRACE,
     maxConcurrentActivityTaskExecutions: ACTIVITY_SLOTS,
@@ -60,6 +77,11 @@ export function createNovaWorker(options: NovaWorkerOptions): Promise<Worker> {
   });
 }
 
+/** How workflows write failures down is part of their bundle. */
+function bundleFor(codecKeys: readonly CodecKey[]): string {
+  return codecKeys.length > 0 ? 'workflow-bundle.encoded-failures.js' : 'workflow-bundle.js';
+}
+
 /** Ends a process with one clear line instead of a stack trace. */
 class BadConfiguration extends Error {}
 
@@ -68,6 +90,8 @@ interface WorkerConfig {
   namespace: string;
   taskQueue: string;
   metricsAddress: string | undefined;
+  version: WorkerDeploymentVersion | undefined;
+  codecKeys: CodecKey[];
 }
 
 function loadWorkerConfig(env: NodeJS.ProcessEnv): WorkerConfig {
@@ -80,6 +104,8 @@ function loadWorkerConfig(env: NodeJS.ProcessEnv): WorkerConfig {
       namespace: namespace ?? 'default',
       taskQueue: env.TEMPORAL_TASK_QUEUE || DEFAULT_TASK_QUEUE,
       metricsAddress: checkMetricsAddress(env.TEMPORAL_METRICS_ADDRESS),
+      version: loadVersion(env),
+      codecKeys: loadCodecKeys(env),
     };
   } catch (error) {
     if (error instanceof BadConfiguration) throw error;
@@ -96,6 +122,31 @@ function checkMetricsAddress(value: string | undefined): string | undefined {
   }
   const { host = '127.0.0.1', port } = match.groups;
   return `${host === 'localhost' ? '127.0.0.1' : host}:${port}`;
+}
+
+const DEFAULT_DEPLOYMENT = 'temporal-nova';
+
+/**
+ * The variables that Temporal's worker controller for Kubernetes sets. Temporal would refuse a bad name too, but only
+ * one poll after the other, in the log (temporal/service/worker/workerdeployment/util.go, `validateVersionWfParams`).
+ */
+function loadVersion(env: NodeJS.ProcessEnv): WorkerDeploymentVersion | undefined {
+  const { TEMPORAL_WORKER_BUILD_ID: buildId, TEMPORAL_DEPLOYMENT_NAME: deploymentName } = env;
+  if (!buildId) {
+    if (!deploymentName) return undefined;
+    throw new BadConfiguration(
+      `TEMPORAL_DEPLOYMENT_NAME is "${deploymentName}", but TEMPORAL_WORKER_BUILD_ID is not set: a version needs both`,
+    );
+  }
+  const name = deploymentName || DEFAULT_DEPLOYMENT;
+  const rule = 'at most 255 characters, without spaces, not beginning with "__"';
+  if (!/^(?!__)\S{1,255}$/.test(buildId)) {
+    throw new BadConfiguration(`TEMPORAL_WORKER_BUILD_ID must be ${rule}, not "${buildId}"`);
+  }
+  if (!/^(?!__)[^\s.:]{1,255}$/.test(name)) {
+    throw new BadConfiguration(`TEMPORAL_DEPLOYMENT_NAME must be ${rule}, without "." and ":", not "${name}"`);
+  }
+  return { deploymentName: name, buildId };
 }
 
 function messageOf(error: unknown): string {
@@ -198,9 +249,9 @@ async function poll(
   logger: Logger,
   signal: AbortSignal,
 ): Promise<void> {
-  const { namespace, taskQueue, connectionOptions } = config;
+  const { namespace, taskQueue, connectionOptions, version, codecKeys } = config;
   const worker = await reach(config, logger, signal, () =>
-    createNovaWorker({ connection, namespace, taskQueue, compute, shutdownSignal: signal }),
+    createNovaWorker({ connection, namespace, taskQueue, compute, shutdownSignal: signal, version, codecKeys }),
   );
   if (!worker) return;
   const running = worker.run();
@@ -208,8 +259,8 @@ async function poll(
   signal.addEventListener('abort', shutdown, { once: true });
   if (signal.aborted) shutdown();
   logger.info(
-    { namespace, taskQueue, address: connectionOptions.address ?? 'localhost:7233' },
-    `polling task queue "${taskQueue}"`,
+    { namespace, taskQueue, address: connectionOptions.address ?? 'localhost:7233', ...version },
+    `polling task queue "${taskQueue}"${version ? ` as ${version.deploymentName} version ${version.buildId}` : ''}`,
   );
   await running;
   logger.info('drained, all polling has ended');

@@ -147,6 +147,11 @@ describe('bad configuration ends it non-zero within seconds, with one clear line
       /TEMPORAL_METRICS_ADDRESS/,
     ],
     [
+      'a codec key that is none',
+      { TEMPORAL_NOVA_CODEC_KEYS: 'k1:planted-wrong' },
+      /_CODEC_KEYS: the key of entry 1 has 9/,
+    ],
+    [
       'a Temporal profile file that is not there',
       { TEMPORAL_CONFIG_FILE: '/nonexistent.toml', TEMPORAL_PROFILE: 'prod' },
       /Temporal/,

@@ -61,15 +61,22 @@ async function lookForTag(
   signal?: AbortSignal,
 ): Promise<NovaServer | null> {
   const tag = creationTag(creation);
-  const servers = await compute.listServers({ tags: tag }, { signal });
+  const found = await compute.listServers({ tags: tag }, { signal });
+  // What does not know the filter, or drops it on the way, shows servers of others, which must not be taken for ours.
+  const servers = found.filter(({ tags }) => tags === undefined || tags.includes(tag));
   if (servers.length > 1) throw ambiguous(tag, servers);
   return servers[0] ?? null;
 }
 
+const AMBIGUOUS_NAMED = 20;
+
 function ambiguous(tag: string, servers: NovaServer[]): ApplicationFailure {
-  const ids = servers.map(({ id }) => id).sort();
+  const ids = servers
+    .map(({ id }) => id)
+    .sort()
+    .slice(0, AMBIGUOUS_NAMED);
   return ApplicationFailure.nonRetryable(
-    `${ids.length} servers carry the tag ${tag} of this creation: ${ids.join(', ')}. ` +
+    `${servers.length} servers carry the tag ${tag} of this creation: ${ids.join(', ')}. ` +
       'Nothing more is created or deleted; keep one of them and delete the others.',
     'AmbiguousServer',
     { serverIds: ids },

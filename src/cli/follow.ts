@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WorkflowFailedError, type WorkflowHandle } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure, TerminatedFailure, TimeoutFailure } from '@temporalio/common';
-import type { Progress, ServerState } from '../client';
+import { CodecError, type Progress, type ServerState } from '../client';
 import { describeState } from '../policy/server-state';
 import { clock, since, type Live } from './output';
 import { noWorker, persistently, type Temporal } from './temporal';
@@ -65,13 +65,22 @@ export async function follow<T>(
   return outcome;
 }
 
-/** Undefined when no worker has answered in time. */
+/**
+ * Undefined when no worker has answered in time.
+ *
+ * @throws CodecError when the answer can't be decrypted: asking again won't help
+ */
 export async function ask(
   temporal: Temporal,
   handle: Pick<WorkflowHandle, 'query'>,
   withinMs = ANSWER_WITHIN_MS,
 ): Promise<Progress | undefined> {
-  return temporal.within(withinMs, () => handle.query<Progress>('progress')).catch(() => undefined);
+  return temporal
+    .within(withinMs, () => handle.query<Progress>('progress'))
+    .catch((error: unknown) => {
+      if (error instanceof CodecError) throw error;
+      return undefined;
+    });
 }
 
 /** Completed or failed, as `temporal-nova` shows it; other errors are rethrown. */

@@ -113,7 +113,7 @@ async function readWorkflow(temporal: Temporal, workflowId: string, notes: strin
     historyLength,
     webUi: (await temporal.page(workflowId, runId)) ?? null,
     progress: await readProgress(temporal, description, notes),
-    troubles: troublesOf(description),
+    troubles: await troublesOf(temporal, description),
     ...(running ? {} : fieldsOf(await outcomeOf(temporal.client.workflow.getHandle(workflowId, runId)))),
   };
 }
@@ -134,12 +134,14 @@ async function readProgress(
   return progress ?? null;
 }
 
-function troublesOf({ raw }: WorkflowExecutionDescription): string[] {
-  return (raw.pendingActivities ?? [])
-    .filter(({ lastFailure }) => lastFailure?.message)
-    .map(
-      ({ activityType, attempt, lastFailure }) => `${activityType?.name}, attempt ${attempt}: ${lastFailure?.message}`,
-    );
+function troublesOf(temporal: Temporal, { raw }: WorkflowExecutionDescription): Promise<string[]> {
+  return Promise.all(
+    (raw.pendingActivities ?? [])
+      .filter(({ lastFailure }) => lastFailure?.message)
+      .map(async ({ activityType, attempt, lastFailure }) => {
+        return `${activityType?.name}, attempt ${attempt}: ${await temporal.messageOf(lastFailure)}`;
+      }),
+  );
 }
 
 function fieldsOf(outcome: Outcome<unknown>): Pick<WorkflowView, 'result' | 'failure'> {

@@ -8,9 +8,11 @@ import {
   WorkflowNotFoundError,
   type ConnectionOptions,
 } from '@temporalio/client';
-import { NamespaceNotFoundError } from '@temporalio/common';
+import { NamespaceNotFoundError, type ProtoFailure } from '@temporalio/common';
+import { decodeOptionalFailureToOptionalError } from '@temporalio/common/lib/internal-non-workflow';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
 import { DEFAULT_TASK_QUEUE } from '../client';
+import { CodecError, dataConverter, loadCodecKeys, type CodecKey } from '../codec';
 import { findWebUi, workflowPage } from '../web-ui';
 import { CommandError, firstLine, UsageError } from './errors';
 
@@ -25,6 +27,7 @@ interface Settings {
   connectionOptions: ConnectionOptions;
   address: string;
   namespace: string;
+  codecKeys: CodecKey[];
 }
 
 export class Temporal {
@@ -35,11 +38,11 @@ export class Temporal {
 
   constructor(
     readonly connection: Connection,
-    { address, namespace }: Settings,
+    { address, namespace, codecKeys }: Settings,
     /** `--task-queue`, else `TEMPORAL_TASK_QUEUE`, else `nova`. */
     readonly taskQueue: string,
   ) {
-    this.client = new Client({ connection, namespace });
+    this.client = new Client({ connection, namespace, dataConverter: dataConverter(codecKeys) });
     this.address = address;
     this.namespace = namespace;
     this.webUi = findWebUi(address);
@@ -49,6 +52,12 @@ export class Temporal {
   async page(workflowId: string, runId: string): Promise<string | undefined> {
     const webUi = await this.webUi;
     return webUi && workflowPage(webUi, this.namespace, workflowId, runId);
+  }
+
+  /** Of a failure as Temporal holds it, which may be encrypted. */
+  async messageOf(failure: ProtoFailure | null | undefined): Promise<string> {
+    const error = await decodeOptionalFailureToOptionalError(this.client.options.loadedDataConverter, failure);
+    return error?.message ?? '';
   }
 
   /** Calls that take longer end with DEADLINE_EXCEEDED. */
@@ -102,6 +111,7 @@ function readSettings(): Settings {
       connectionOptions,
       address: connectionOptions.address ?? 'localhost:7233',
       namespace: namespace ?? 'default',
+      codecKeys: loadCodecKeys(),
     };
   } catch (error) {
     throw new UsageError(`the Temporal configuration is wrong: ${firstLine(error)}`);
@@ -127,6 +137,7 @@ function readable(error: unknown, settings: Settings): unknown {
   if (error instanceof NamespaceNotFoundError) {
     return new CommandError(`Temporal at ${address} has no namespace "${namespace}" (TEMPORAL_NAMESPACE)`);
   }
+  if (error instanceof CodecError) return new CommandError(error.message);
   const status = grpcStatus(error);
   if (!status) return error;
   switch (status.code) {

@@ -10,6 +10,7 @@ import {
   type RecoverInstanceInput,
   type RecoverInstanceResult,
 } from '../client';
+import { dataConverter, loadCodecKeys } from '../codec';
 import { workflowPage } from '../web-ui';
 import { realCloud, simulatedCloud, type DemoCloud } from './cloud';
 import type { DemoOptions } from './options';
@@ -69,7 +70,7 @@ export class DemoSession {
     show(`Temporal   ${address}, namespace ${namespace}${uiUrl ? `, Web UI ${uiUrl}` : ''}`);
     const connection = await Connection.connect(this.connectionOptions());
     this.atEnd.unshift(() => connection.close());
-    this.client = new Client({ connection, namespace });
+    this.client = new Client({ connection, namespace, dataConverter: dataConverter(loadCodecKeys()) });
 
     // a Temporal server that others use too may have their workers, for other clouds
     this.taskQueue = this.ownsTemporal ? 'nova' : `nova-demo-${this.id}`;
@@ -164,7 +165,7 @@ export class DemoSession {
   private workerEnv(): NodeJS.ProcessEnv {
     const { address, namespace } = this.temporal;
     const inherited = Object.entries(process.env).filter(
-      ([name]) => !name.startsWith('OS_') && !(this.ownsTemporal && name.startsWith('TEMPORAL_')),
+      ([name]) => !name.startsWith('OS_') && !(this.ownsTemporal && /^TEMPORAL_(?!NOVA_)/.test(name)),
     );
     return {
       ...Object.fromEntries(inherited),

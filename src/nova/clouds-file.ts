@@ -1,10 +1,10 @@
 /** `clouds.yaml` and `secure.yaml`: where they are looked for, and one cloud out of them. */
 
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
-import { LineCounter, parseDocument } from 'yaml';
+import { isAlias, isScalar, LineCounter, parseDocument, visit, type Document } from 'yaml';
 
 import { NovaError } from './errors';
 
@@ -21,9 +21,14 @@ export interface CloudEntry {
 }
 
 const SUFFIXES = ['.yaml', '.yml', '.json'];
-/** Far more than any clouds.yaml needs, and little enough that parsing stays within the stack. */
-const MAX_BYTES = 256 * 1024;
+/** Far more than any clouds.yaml needs, and little enough that reading it is over within a second. */
+const MAX_BYTES = 128 * 1024;
+/** Keeps the parser within its stack. */
 const MAX_DEPTH = 100;
+/** Each alias searches the whole document for its anchor, and each can repeat all that is under it. */
+const MAX_ALIASES = 100;
+/** Of a message: it names clouds and regions of the file, of which there may be any number. */
+const MAX_MESSAGE = 1_000;
 
 /**
  * The entry `name`, with `secure.yaml` merged over it and the vendor profile of `clouds-public.yaml` under it, as
@@ -64,9 +69,11 @@ export function cloudNames(env: NodeJS.ProcessEnv): string[] {
   }
 }
 
-/** A one-line error about a setting or a file. */
+/** An error about a setting or a file: one line, whatever the names in it hold. */
 export function configurationError(message: string): NovaError {
-  return new NovaError('Configuration', message, { outcomeUnknown: false });
+  const line = message.replace(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ');
+  const short = line.length > MAX_MESSAGE ? `${line.slice(0, MAX_MESSAGE - 1)}…` : line;
+  return new NovaError('Configuration', short, { outcomeUnknown: false });
 }
 
 export function isYamlMap(value: YamlValue | undefined): value is YamlMap {
@@ -146,12 +153,34 @@ function readYamlFile(file: string): YamlMap {
 
 function readTextFile(file: string): string {
   try {
-    if (statSync(file).size > MAX_BYTES) throw configurationError(`${file} is larger than ${MAX_BYTES / 1024} KiB`);
-    return readFileSync(file, 'utf8');
+    return readBounded(file, MAX_BYTES);
   } catch (error) {
-    if (error instanceof NovaError) throw error;
-    throw configurationError(`${file} can't be read (${(error as NodeJS.ErrnoException).code})`);
+    throw configurationError(`${file} ${(error as Error).message}`);
   }
+}
+
+/**
+ * The file's text. Reads no more than it may, as a device or a pipe does not say how long it is.
+ *
+ * @throws Error whose message continues the file's name: 'is larger than …', "can't be read (ENOENT)"
+ */
+export function readBounded(path: string, maxBytes: number): string {
+  const buffer = Buffer.alloc(maxBytes + 1);
+  let length = 0;
+  try {
+    const file = openSync(path, 'r');
+    try {
+      for (let read = -1; read !== 0 && length <= maxBytes; length += read) {
+        read = readSync(file, buffer, length, buffer.length - length, null);
+      }
+    } finally {
+      closeSync(file);
+    }
+  } catch (error) {
+    throw new Error(`can't be read (${(error as NodeJS.ErrnoException).code})`);
+  }
+  if (length > maxBytes) throw new Error(`is larger than ${maxBytes / 1024} KiB`);
+  return buffer.toString('utf8', 0, length);
 }
 
 /**
@@ -161,32 +190,84 @@ function readTextFile(file: string): string {
 function parseYaml(text: string, file: string): YamlValue | undefined {
   if (isTooDeep(text)) throw configurationError(`${file} is nested too deeply to be a clouds.yaml`);
   const lineCounter = new LineCounter();
-  let document, value: unknown;
+  const invalid = (code: string, offset: number) => {
+    const { line, col } = lineCounter.linePos(offset);
+    return configurationError(`${file} is not valid YAML: ${problem(code)} at line ${line}, column ${col}`);
+  };
+  let value: unknown;
   try {
-    document = parseDocument(text, {
-      schema: 'failsafe',
-      customTags: ['null'],
-      merge: true,
-      prettyErrors: false,
-      lineCounter,
-    });
+    const document = withoutStacks(() =>
+      parseDocument(text, {
+        schema: 'failsafe',
+        customTags: ['null'],
+        merge: true,
+        prettyErrors: false,
+        logLevel: 'error', // a warning of the parser's would quote the file on stderr
+        uniqueKeys: false, // takes seconds for a large file: see problemOf
+        lineCounter,
+      }),
+    );
     const [error] = [...document.errors, ...document.warnings];
-    if (error) {
-      const { line, col } = lineCounter.linePos(error.pos[0]);
-      throw configurationError(`${file} is not valid YAML: ${problem(error.code)} at line ${line}, column ${col}`);
-    }
-    value = document.toJS({ maxAliasCount: 100 });
+    if (error) throw invalid(error.code, error.pos[0]);
+    const found = problemOf(document);
+    if (found) throw invalid(found.code, found.offset);
+    value = document.toJS({ maxAliasCount: MAX_ALIASES });
   } catch (error) {
     if (error instanceof NovaError) throw error;
     throw configurationError(`${file} is not valid YAML: an alias (*name) without its anchor, or too many of them`);
   }
-  return normalise(value, file, 0);
+  return normalise(value, file, 0, new Map());
+}
+
+/** A broken file has an error at each character, whose stack traces take longer than all the rest. */
+function withoutStacks<T>(parse: () => T): T {
+  const { stackTraceLimit } = Error;
+  Error.stackTraceLimit = 0;
+  try {
+    return parse();
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+  }
+}
+
+/** What the parser would say only in quadratic time, or not at all. */
+function problemOf(document: Document.Parsed): { code: string; offset: number } | undefined {
+  let found: { code: string; offset: number } | undefined;
+  let aliases = 0;
+  visit(document, {
+    Alias(_, { range }) {
+      if (++aliases <= MAX_ALIASES) return undefined;
+      found = { code: 'TOO_MANY_ALIASES', offset: range?.[0] ?? 0 };
+      return visit.BREAK;
+    },
+    Map(_, { items }) {
+      const seen = new Set<string>();
+      for (const { key } of items) {
+        // An alias is shown by its anchor's value: not worth the search.
+        if (isAlias(key)) continue;
+        const name =
+          isScalar(key) || key === null ? String((key?.value as string | null | undefined) ?? '') : undefined;
+        if (name === undefined || (seen.has(name) && name !== '<<')) {
+          const code = name === undefined ? 'KEY_NOT_SINGLE' : 'DUPLICATE_KEY';
+          found = { code, offset: (key as { range?: [number] }).range?.[0] ?? 0 };
+          return visit.BREAK;
+        }
+        seen.add(name);
+      }
+      return undefined;
+    },
+  });
+  return found;
 }
 
 function problem(code: string): string {
   switch (code) {
     case 'DUPLICATE_KEY':
       return 'a key is there twice';
+    case 'KEY_NOT_SINGLE':
+      return 'a key that is a list or a mapping';
+    case 'TOO_MANY_ALIASES':
+      return `more than ${MAX_ALIASES} aliases (*name)`;
     case 'TAG_RESOLVE_FAILED':
       return 'an unknown tag (a value that begins with ! needs quotes)';
     case 'MULTIPLE_DOCS':
@@ -215,15 +296,27 @@ function isTooDeep(text: string): boolean {
     .some((line) => line.search(/\S|$/) > MAX_DEPTH || (line.match(/[-?:](?=\s|$)/g)?.length ?? 0) > MAX_DEPTH);
 }
 
-function normalise(value: unknown, file: string, depth: number): YamlValue | undefined {
+/** What an alias repeats is the same object again, and is not gone through again. */
+function normalise(value: unknown, file: string, depth: number, done: Map<object, YamlValue>): YamlValue | undefined {
   if (depth > MAX_DEPTH) throw configurationError(`${file} is nested too deeply to be a clouds.yaml`);
   if (value === null || value === undefined) return undefined;
-  if (Array.isArray(value)) return value.flatMap((item) => normalise(item, file, depth + 1) ?? []);
   if (typeof value !== 'object') return String(value);
-  const map = emptyMap();
-  for (const [key, item] of Object.entries(value)) {
-    const normalised = normalise(item, file, depth + 1);
-    if (normalised !== undefined) map[key] = normalised;
+  const before = done.get(value);
+  if (before !== undefined) return before;
+  const inner = (item: unknown) => normalise(item, file, depth + 1, done);
+  let result: YamlValue;
+  if (Array.isArray(value)) {
+    result = value.flatMap((item) => {
+      const normalised = inner(item);
+      return normalised === undefined ? [] : [normalised];
+    });
+  } else {
+    result = emptyMap();
+    for (const [key, item] of Object.entries(value)) {
+      const normalised = inner(item);
+      if (normalised !== undefined) result[key] = normalised;
+    }
   }
-  return map;
+  done.set(value, result);
+  return result;
 }

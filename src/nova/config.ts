@@ -1,12 +1,19 @@
 /** OpenStack's configuration out of `OS_*` variables and `clouds.yaml`, as the `openstack` command reads them. */
 
 import { X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 
 import { z } from 'zod';
 
 import type { YamlMap } from './clouds-file';
-import { cloudNames, configurationError, expandHome, isYamlMap, merge, readCloudEntry } from './clouds-file';
+import {
+  cloudNames,
+  configurationError,
+  expandHome,
+  isYamlMap,
+  merge,
+  readBounded,
+  readCloudEntry,
+} from './clouds-file';
 
 /** Lowest microversion that takes tags in `POST /servers` (OpenStack Pike; Queens has 2.60). */
 export const OLDEST_MICROVERSION = '2.52';
@@ -410,15 +417,25 @@ function httpUrl(value: string): string {
   }
   if (url.username || url.password) throw new Error('holds a user name or a password, which do not belong there');
   if (url.search || url.hash) throw new Error("has a '?' or a '#' in it, which do not belong there");
-  return url.href.replace(/\/+$/, '');
+  return withoutSlashes(url.href);
 }
+
+/** Without slashes at its end. */
+export function withoutSlashes(url: string): string {
+  let end = url.length;
+  while (url[end - 1] === '/') end--;
+  return url.slice(0, end);
+}
+
+/** A system's whole bundle of CA certificates has about 250 kB. */
+const MAX_CA_BYTES = 4 * 1024 * 1024;
 
 function readCertificates(path: string): string {
   let pem: string;
   try {
-    pem = readFileSync(path, 'utf8');
+    pem = readBounded(path, MAX_CA_BYTES);
   } catch (error) {
-    throw new Error(`names ${path}, which can't be read (${(error as NodeJS.ErrnoException).code})`);
+    throw new Error(`names ${path}, which ${(error as Error).message}`);
   }
   const certificates = pem.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? [];
   if (certificates.length === 0) throw new Error(`names ${path}, which holds no PEM certificate`);

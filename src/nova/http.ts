@@ -10,7 +10,7 @@ import axios from 'axios';
 
 import type { NovaErrorKind } from './errors';
 import { NovaError } from './errors';
-import { secretsIn, serviceMessage } from './message';
+import { redact, secretsIn, serviceMessage } from './message';
 import { adviceOn, policyRuleOf } from './policy-rule';
 
 /** For the connection, the request and the whole answer together. */
@@ -172,7 +172,7 @@ function toAnswer(request: Target, response: AxiosResponse<string>): HttpAnswer 
     const value = response.headers[name.toLowerCase()] as unknown;
     return typeof value === 'string' ? value : undefined;
   };
-  const requestId = requestIdOf(header);
+  const requestId = requestIdOf(header, request.secrets);
   const body = parseJson(response.data);
   const { status } = response;
   if (status >= 200 && status < 300 && body.ok) {
@@ -230,7 +230,7 @@ function sentence(
 ): string {
   const answered = `${request.service} answered ${named(request)} with ${status}`;
   if (status > 300 && status < 400) {
-    return `${answered}, a redirect${redirectTarget(header('Location'))}, which is not followed`;
+    return `${answered}, a redirect${redirectTarget(header('Location'), request.secrets)}, which is not followed`;
   }
   if (words !== undefined) {
     const rule = status === 403 ? policyRuleOf(words) : undefined;
@@ -241,10 +241,10 @@ function sentence(
 }
 
 /** Host and path only: what follows in the address may hold anything. */
-function redirectTarget(location: string | undefined): string {
+function redirectTarget(location: string | undefined, secrets: readonly string[]): string {
   if (location === undefined || !URL.canParse(location)) return '';
   const { origin, pathname } = new URL(location);
-  return ` to ${(origin + pathname).slice(0, 200)}`;
+  return ` to ${redact(origin + pathname, secrets).slice(0, 200)}`;
 }
 
 function named({ method, path }: Target): string {
@@ -261,9 +261,9 @@ function parseJson(text: unknown): { ok: true; value: unknown } | { ok: false } 
   }
 }
 
-function requestIdOf(header: (name: string) => string | undefined): string | undefined {
+function requestIdOf(header: (name: string) => string | undefined, secrets: readonly string[]): string | undefined {
   const id = header('X-Openstack-Request-Id') ?? header('X-Compute-Request-Id');
-  return id !== undefined && /^[\w.-]{1,128}$/.test(id) ? id : undefined;
+  return id !== undefined && /^[\w.-]{1,128}$/.test(id) && redact(id, secrets) === id ? id : undefined;
 }
 
 /**

@@ -1,9 +1,11 @@
 /** Keystone v3: the login, its token for as long as it is good, and the catalog that comes with it. */
 
 import type { CloudAuth, CloudConfig } from './config';
+import { withoutSlashes } from './config';
 import { NovaError } from './errors';
 import type { HttpClient, HttpRequest } from './http';
 import { unexpectedAnswer } from './http';
+import { isId } from './parse';
 
 /** How long before its end a token is replaced; a tenth of its life where that is shorter. */
 const REFRESH_MARGIN_MS = 60_000;
@@ -237,11 +239,11 @@ interface Login {
 function parseToken(body: unknown): Login | undefined {
   const token = field(body, 'token');
   const userId = field(field(token, 'user'), 'id');
-  if (typeof userId !== 'string') return undefined;
+  if (!isId(userId)) return undefined;
   const projectId = field(field(token, 'project'), 'id');
   return {
     userId,
-    ...(typeof projectId === 'string' && { projectId }),
+    ...(isId(projectId) && { projectId }),
     catalog: list(field(token, 'catalog')).flatMap(catalogService),
     lifetimeMs: lifetime(field(token, 'issued_at'), field(token, 'expires_at')),
   };
@@ -249,7 +251,8 @@ function parseToken(body: unknown): Login | undefined {
 
 /** Both times are on Keystone's clock, so that ours need not agree. A token that doesn't say is used until a 401. */
 function lifetime(issuedAt: unknown, expiresAt: unknown): number {
-  const ms = Date.parse(String(expiresAt)) - Date.parse(String(issuedAt));
+  if (typeof issuedAt !== 'string' || typeof expiresAt !== 'string') return Infinity;
+  const ms = Date.parse(expiresAt) - Date.parse(issuedAt);
   return Number.isNaN(ms) ? Infinity : Math.max(ms, 0);
 }
 
@@ -275,7 +278,7 @@ function list(value: unknown): unknown[] {
 }
 
 /**
- * The service's address in the catalog, without a slash at its end.
+ * The service's address in the catalog, without a slash at its end, and without anything but host and path.
  *
  * @throws NovaError `Configuration`, which says what the catalog has instead.
  */
@@ -289,13 +292,14 @@ export function endpointOf(
     (endpoint) => endpoint.interface === wanted && (regionName === undefined || endpoint.region === regionName),
   );
   if (found !== undefined && /^https?:\/\//i.test(found.url) && URL.canParse(found.url)) {
-    return found.url.replace(/\/+$/, '');
+    const { origin, pathname } = new URL(found.url);
+    return origin + withoutSlashes(pathname);
   }
   const where = regionName === undefined ? '' : ` in region '${regionName}'`;
   if (found !== undefined) {
     throw new NovaError('Configuration', `the catalog's ${wanted} endpoint of service '${type}'${where} is not a URL`);
   }
-  const known = all.map((endpoint) => `${endpoint.interface} in ${endpoint.region ?? 'no region'}`);
+  const known = all.map(({ interface: name, region }) => `${name} in ${region ?? 'no region'}`.slice(0, 100));
   throw new NovaError(
     'Configuration',
     `the catalog has no ${wanted} endpoint of service '${type}'${where} ` +

@@ -21,8 +21,13 @@ export function isRecord(value: unknown): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** Nova's own ids and names have at most 255 characters (`nova/db/main/models.py`). */
+const LONGEST_NAME = 255;
+/** Of all metadata together, as JSON: by default Nova takes 128 entries of 255 + 255 characters at most. */
+const LONGEST_METADATA = 100_000;
+
 export function parseServer(value: unknown): NovaServer | undefined {
-  if (!isRecord(value) || !isText(value.id) || !isText(value.status)) return undefined;
+  if (!isRecord(value) || !isId(value.id) || !isText(value.status)) return undefined;
   return {
     id: value.id,
     status: value.status,
@@ -53,29 +58,35 @@ function parseAddresses(value: unknown): NovaAddresses | undefined {
 }
 
 function parseAddress(value: unknown): NovaAddress[] {
-  if (!isRecord(value) || typeof value.addr !== 'string' || typeof value.version !== 'number') return [];
+  if (!isRecord(value) || typeof value.addr !== 'string' || !isNumber(value.version)) return [];
   const more = pick(value, isString, ['OS-EXT-IPS:type', 'OS-EXT-IPS-MAC:mac_addr']);
   return [{ addr: value.addr, version: value.version, ...more }];
 }
 
 function parseFault(value: unknown): NovaFault | undefined {
   if (!isRecord(value) || typeof value.message !== 'string') return undefined;
-  const code = Number(value.code);
   return {
-    code: Number.isFinite(code) ? code : 500,
+    code: Number.isSafeInteger(value.code) ? (value.code as number) : 500,
     message: value.message,
-    ...pick(value, isString, ['created']),
+    ...pick(value, isName, ['created']),
   };
 }
 
 function parseMetadata(value: unknown): Record<string, string> | undefined {
   if (!isRecord(value)) return undefined;
-  const strings = Object.entries(value).filter((entry): entry is [string, string] => isString(entry[1]));
-  return Object.fromEntries(strings);
+  const entries: [string, string][] = [];
+  let length = 0;
+  for (const [key, text] of Object.entries(value)) {
+    if (!isName(key) || !isName(text)) continue;
+    length += JSON.stringify([key, text]).length;
+    if (length > LONGEST_METADATA) break;
+    entries.push([key, text]);
+  }
+  return Object.fromEntries(entries);
 }
 
 export function parseInstanceAction(value: unknown): NovaInstanceAction | undefined {
-  if (!isRecord(value) || !isText(value.action) || !isText(value.request_id) || !isText(value.start_time)) {
+  if (!isRecord(value) || !isId(value.action) || !isId(value.request_id) || !isId(value.start_time)) {
     return undefined;
   }
   return {
@@ -85,7 +96,7 @@ export function parseInstanceAction(value: unknown): NovaInstanceAction | undefi
     project_id: textOrNull(value.project_id),
     request_id: value.request_id,
     start_time: value.start_time,
-    user_id: textOrNull(value.user_id),
+    user_id: textOrNull(value.user_id)?.slice(0, LONGEST_NAME) ?? null,
     ...pick(value, isStringOrNull, ['updated_at']),
   };
 }
@@ -111,17 +122,17 @@ function parseEvent(value: unknown): NovaInstanceActionEvent[] {
 }
 
 export function parseFlavor(value: unknown): NovaFlavor | undefined {
-  if (!isRecord(value) || !isText(value.id) || !isString(value.name)) return undefined;
+  if (!isRecord(value) || !isId(value.id) || !isString(value.name)) return undefined;
   return { id: value.id, name: value.name, ...pick(value, isNumber, ['ram', 'vcpus', 'disk']) };
 }
 
 export function parseImage(value: unknown): NovaImage | undefined {
-  if (!isRecord(value) || !isText(value.id) || !isText(value.status)) return undefined;
+  if (!isRecord(value) || !isId(value.id) || !isText(value.status)) return undefined;
   return { id: value.id, name: textOrNull(value.name), status: value.status };
 }
 
 export function parseNetwork(value: unknown): NovaNetwork | undefined {
-  if (!isRecord(value) || !isText(value.id)) return undefined;
+  if (!isRecord(value) || !isId(value.id)) return undefined;
   return { id: value.id, name: textOrNull(value.name) ?? '' };
 }
 
@@ -155,6 +166,13 @@ function textOrNull(value: unknown): string | null {
   return typeof value === 'string' ? value : null;
 }
 
+/** What identifies something. */
+export function isId(value: unknown): value is string {
+  return isText(value) && value.length <= LONGEST_NAME;
+}
+function isName(value: unknown): value is string {
+  return isString(value) && value.length <= LONGEST_NAME;
+}
 function isText(value: unknown): value is string {
   return typeof value === 'string' && value !== '';
 }
@@ -165,10 +183,10 @@ function isStringOrNull(value: unknown): value is string | null {
   return value === null || typeof value === 'string';
 }
 function isNumber(value: unknown): value is number {
-  return typeof value === 'number';
+  return Number.isFinite(value); // JSON's 1e999 is Infinity
 }
 function isNumberOrNull(value: unknown): value is number | null {
-  return value === null || typeof value === 'number';
+  return value === null || isNumber(value);
 }
 function isBoolean(value: unknown): value is boolean {
   return typeof value === 'boolean';

@@ -123,7 +123,7 @@ export const ROWS: readonly Row[] = [
     fits: ({ state, metadata }, policy) =>
       policy.requireHaEnabled &&
       state.vmState !== null &&
-      !ENABLED.has((metadata[policy.haEnabledMetadataKey] ?? '').trim().toLowerCase()),
+      !ENABLED.has(own(metadata, policy.haEnabledMetadataKey).trim().toLowerCase()),
     then: (_, policy) =>
       skip('not-ha-enabled', `The instance's metadata does not say ${policy.haEnabledMetadataKey}=True.`),
   },
@@ -203,6 +203,11 @@ export const ROWS: readonly Row[] = [
     then: (_, policy) => RESIZED[policy.resized],
   },
 ];
+
+/** The key is the caller's, and may be `constructor`. */
+function own(metadata: Record<string, string>, key: string): string {
+  return (Object.hasOwn(metadata, key) && metadata[key]) || '';
+}
 
 const PAUSED: Record<RecoveryPolicy['paused'], RecoveryDecision> = {
   skip: skip(

@@ -55,9 +55,12 @@ function bounded(text: string | null | undefined): string | null {
   return text?.slice(0, 255) ?? null;
 }
 
+const LONGEST_STATUS = 100;
+
 /** 'BUILD(spawning)' → 'BUILD': some clouds append the task state (Heat strips it too, heat/engine/clients/os/nova.py). */
 export function plainStatus(status: string): string {
-  return (status.split('(')[0] ?? '').trim().toUpperCase().slice(0, 100);
+  const [plain = ''] = status.slice(0, LONGEST_STATUS).split('(');
+  return plain.trim().toUpperCase().slice(0, LONGEST_STATUS);
 }
 
 const KEYS = ['status', 'vmState', 'taskState', 'powerState', 'host', 'locked'] as const;

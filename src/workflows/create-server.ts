@@ -34,6 +34,8 @@ import { isHistoryLong, iso, seconds, ServerWatch, summary, type CarriedWatch } 
 /** What a run hands to the next one; not part of the public input. */
 export interface CarriedCreation {
   attempt: number;
+  /** A POST may have been made whose server is not known. */
+  mayExist?: boolean;
   lastFailure: string;
   watch: CarriedWatch;
 }
@@ -67,6 +69,7 @@ export async function CreateServerWorkflow(
     handleServerId(
       () => creation?.watch.serverId ?? null,
       () => failure,
+      creation.askers,
     );
     return await creation.run();
   } catch (error) {
@@ -74,16 +77,18 @@ export async function CreateServerWorkflow(
     if (!creation) answerForInvalidInput(failure);
     throw failure;
   } finally {
-    creation?.watch.enter('done');
+    creation?.watch.end(failure);
     await CancellationScope.nonCancellable(() => condition(allHandlersFinished));
   }
 }
 
-/** The update `serverId`: the id as soon as there is one, or the workflow's own failure. */
-function handleServerId(serverId: () => string | null, failure: () => unknown): void {
+/** The update `serverId`: the id as soon as there is one, or the workflow's own failure. Counts those who wait. */
+function handleServerId(serverId: () => string | null, failure: () => unknown, askers = { waiting: 0 }): void {
   setHandler(serverIdUpdate, () =>
     CancellationScope.nonCancellable(async () => {
+      askers.waiting++;
       await condition(() => serverId() !== null || failure() !== undefined);
+      askers.waiting--;
       const id = serverId();
       if (id === null) throw failure();
       return id;
@@ -110,6 +115,8 @@ class ServerCreation {
   private attempt: number;
   /** A POST may have been made whose server is not known. */
   private mayExist = false;
+  /** Updates `serverId`: they are answered by the run that took them. */
+  readonly askers = { waiting: 0 };
   private lastFailure = '';
   private triedToDelete = false;
 
@@ -120,8 +127,9 @@ class ServerCreation {
   ) {
     this.watch = new ServerWatch(checked.polling, carried?.watch);
     this.attempt = carried?.attempt ?? 1;
+    this.mayExist = carried?.mayExist ?? false;
     this.lastFailure = carried?.lastFailure ?? '';
-    this.watch.deadline ??= Date.now() + checked.timeout;
+    if (!carried) this.watch.allow(checked.timeout);
   }
 
   async run(): Promise<CreateServerResult> {
@@ -172,7 +180,8 @@ class ServerCreation {
   private async create(): Promise<CreatedServer | 'deadline'> {
     const { watch, checked } = this;
     watch.enter('creating');
-    for (;;) {
+    for (let again = false; ; again = true) {
+      if (again && this.askers.waiting === 0) await this.continueAsNewWhenLong();
       const within = watch.remaining;
       if (within === 0) return 'deadline';
       try {
@@ -246,8 +255,9 @@ class ServerCreation {
   private async continueAsNewWhenLong(): Promise<void> {
     if (!isHistoryLong()) return;
     await condition(allHandlersFinished);
-    const { attempt, lastFailure } = this;
-    await continueAsNew<typeof CreateServerWorkflow>(this.input, { attempt, lastFailure, watch: this.watch.carry() });
+    const { attempt, mayExist, lastFailure } = this;
+    const watch = this.watch.carry();
+    await continueAsNew<typeof CreateServerWorkflow>(this.input, { attempt, mayExist, lastFailure, watch });
   }
 
   private result(): CreateServerResult {
@@ -286,7 +296,7 @@ class ServerCreation {
             'If it is expected, name it in transientStatuses.',
         );
       case 'deadline': {
-        const waited = `within ${seconds(this.checked.timeout)}`;
+        const waited = `within ${seconds(watch.allowed)}`;
         const deadline = iso(watch.deadline ?? Date.now());
         const trouble = watch.trouble ? ` Nova could not be asked at the end: ${sentence(watch.trouble)}` : '';
         const seen = watch.serverId === null ? `The ${server} was not created` : `The ${server} did not become ACTIVE`;
@@ -351,9 +361,9 @@ class ServerCreation {
     const { watch } = this;
     const { serverId } = watch;
     if (serverId === null || isDeleted(watch)) return null;
-    const creationDeadline = watch.deadline;
+    const { deadline, allowed } = watch;
     watch.enter('cleaning-up');
-    watch.deadline = Date.now() + DELETE_TIMEOUT;
+    watch.allow(DELETE_TIMEOUT);
     try {
       for (let round = 1; round <= DELETES; round++) {
         const outcome = await this.sendDelete(serverId);
@@ -366,7 +376,7 @@ class ServerCreation {
         if (end === 'failed') await watch.pause(DELETE_AGAIN_AFTER, 'DELETE again');
         if (end === 'failed' && (await watch.lookOnce(judgeDeletion)) === 'gone') return null;
         if (end === 'deadline') {
-          return `It could not be deleted: still ${describeState(watch.state)} ${seconds(DELETE_TIMEOUT)} after DELETE.`;
+          return `It could not be deleted: still ${describeState(watch.state)} ${seconds(watch.allowed)} after DELETE.`;
         }
       }
       return `It could not be deleted: ${DELETES} deletions in a row ended in ERROR.`;
@@ -374,7 +384,7 @@ class ServerCreation {
       if (error instanceof ApplicationFailure) return `It could not be deleted: ${error.message}`;
       throw error;
     } finally {
-      watch.deadline = creationDeadline;
+      Object.assign(watch, { deadline, allowed });
     }
   }
 

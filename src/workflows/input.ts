@@ -18,6 +18,17 @@ export interface PollingOptions {
 
 export const LONGEST_DURATION = 10 * 365.25 * 24 * 60 * 60 * 1000;
 
+/** Stands for an argument that is no JSON at all; see `payload-converter.ts`. */
+export const UNREADABLE: unique symbol = Symbol('unreadable');
+
+/** Of a text that is no part of Nova's own objects: names, times, events. */
+const LONGEST_TEXT = 1_000;
+const LONGEST_LIST = 100;
+/** Of an object for Nova, as JSON. Nova takes 112 KiB by default (oslo.middleware, `max_request_body_size`). */
+const LARGEST_OBJECT = 256 * 1024;
+/** Of an object for Nova: far more than any of its schemas, and within what can be made JSON again. */
+const DEEPEST_OBJECT = 100;
+
 type Fields<K extends string> = Partial<Record<K, unknown>>;
 
 function invalid(message: string): Error {
@@ -29,6 +40,8 @@ function kindOf(value: unknown): string {
   if (value === undefined) return 'nothing';
   if (value === null) return 'null';
   if (Array.isArray(value)) return 'a list';
+  if (value === UNREADABLE) return 'something that is not JSON';
+  if (ArrayBuffer.isView(value)) return 'bytes';
   return typeof value === 'object' ? 'an object' : `a ${typeof value === 'string' ? 'text' : typeof value}`;
 }
 
@@ -40,7 +53,7 @@ function shown(value: unknown): string {
 
 /** An object, and nothing but the known keys in it. `field` is '' for the input itself. */
 export function checkObject<K extends string>(value: unknown, field: string, known: readonly K[]): Fields<K> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+  if (!isObject(value)) {
     throw invalid(`${field || 'the input'} must be an object, not ${kindOf(value)}.`);
   }
   const unknown = Object.keys(value).filter((key) => !(known as readonly string[]).includes(key));
@@ -57,10 +70,22 @@ export function checkObject<K extends string>(value: unknown, field: string, kno
 /** An optional object whose keys are Nova's business. */
 export function checkFreeObject(value: unknown, field: string): Record<string, unknown> | undefined {
   if (value === undefined) return undefined;
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw invalid(`${field} must be an object, not ${kindOf(value)}.`);
-  }
-  return value as Record<string, unknown>;
+  if (!isObject(value)) throw invalid(`${field} must be an object, not ${kindOf(value)}.`);
+  refuse(isDeeper(value, DEEPEST_OBJECT), `${field} must not be nested deeper than ${DEEPEST_OBJECT} levels.`);
+  refuse(
+    JSON.stringify(value).length > LARGEST_OBJECT,
+    `${field} must not have more than ${LARGEST_OBJECT} characters as JSON.`,
+  );
+  return value;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !ArrayBuffer.isView(value);
+}
+
+function isDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return levels === 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1));
 }
 
 /** @returns milliseconds, or undefined where the field is absent */
@@ -101,6 +126,7 @@ export function checkBoolean(value: unknown, field: string): boolean | undefined
 export function checkString(value: unknown, field: string): string | undefined {
   if (value === undefined) return undefined;
   if (typeof value !== 'string' || value === '') throw invalid(`${field} must be a text, not ${shown(value)}.`);
+  refuse(value.length > LONGEST_TEXT, `${field} must not have more than ${LONGEST_TEXT} characters.`);
   return value;
 }
 
@@ -111,6 +137,10 @@ export function checkStrings(value: unknown, field: string): string[] | undefine
       `${field} must be a list of texts, not ${Array.isArray(value) ? 'a list with something else' : shown(value)}.`,
     );
   }
+  refuse(
+    value.length > LONGEST_LIST || value.some((item: string) => item.length > LONGEST_TEXT),
+    `${field} must not have more than ${LONGEST_LIST} texts of at most ${LONGEST_TEXT} characters.`,
+  );
   return value as string[];
 }
 

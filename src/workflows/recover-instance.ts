@@ -89,6 +89,7 @@ export async function RecoverInstanceWorkflow(
   carried?: CarriedRecovery,
 ): Promise<RecoverInstanceResult> {
   let recovery: InstanceRecovery | undefined;
+  let failure: unknown;
   try {
     const checked = checkRecoverInstanceInput(input);
     const isContinued = workflowInfo().continuedFromExecutionRunId !== undefined;
@@ -96,6 +97,7 @@ export async function RecoverInstanceWorkflow(
     recovery.handleMessages();
     return await recovery.run();
   } catch (error) {
+    failure = error;
     if (!recovery) {
       const watch = new ServerWatch(DEFAULT_POLLING);
       watch.phase = 'done';
@@ -103,7 +105,7 @@ export async function RecoverInstanceWorkflow(
     }
     throw error;
   } finally {
-    recovery?.watch.enter('done');
+    recovery?.watch.end(failure);
     await CancellationScope.nonCancellable(() => condition(allHandlersFinished));
   }
 }
@@ -152,13 +154,16 @@ class InstanceRecovery {
     this.hasDeadline = carried === undefined || carried.progress.plan === null;
     if (!carried) {
       this.watch.phase = 'deciding';
-      this.watch.deadline = Date.now() + timeouts.task;
+      this.watch.allow(timeouts.task);
     }
   }
 
   handleMessages(): void {
     this.watch.handleMessages();
-    setHandler(notifiedSignal, (notification) => this.hear(notification));
+    setHandler(notifiedSignal, (notification) => {
+      this.hear(notification);
+      this.watch.wakeWhenLong();
+    });
   }
 
   /** Another monitor's word, or a later one: recovered again only if it is of a failure after our own restart. */
@@ -227,13 +232,13 @@ class InstanceRecovery {
   /** Waits for a running task, then decides. */
   private async decide(): Promise<RecoveryPlan> {
     const { watch, checked, progress } = this;
-    if (!this.hasDeadline) watch.deadline = Date.now() + checked.timeouts.task;
+    if (!this.hasDeadline) watch.allow(checked.timeouts.task);
     this.hasDeadline = false;
     watch.polling = checked.polling;
     watch.enter('deciding');
     for (;;) {
-      const reading = await this.read();
-      if (reading === 'deadline') throw this.lateFailure('task', checked.timeouts.task);
+      const reading = await this.read(() => this.continueAsNewWhenLong());
+      if (reading === 'deadline') throw this.lateFailure('task');
       progress.known = knownActions(reading);
       const facts = this.facts(reading);
       if (!progress.hasBefore) Object.assign(progress, { before: facts.state, hasBefore: true });
@@ -252,7 +257,7 @@ class InstanceRecovery {
         },
         () => this.continueAsNewWhenLong(),
       );
-      if (end === 'deadline') throw this.lateFailure('task', checked.timeouts.task);
+      if (end === 'deadline') throw this.lateFailure('task');
     }
   }
 
@@ -263,9 +268,10 @@ class InstanceRecovery {
   }
 
   /** One reading, repeated until there is one or the deadline has passed. */
-  private async read(): Promise<InstanceReading | 'deadline'> {
+  private async read(beforeAgain = async () => {}): Promise<InstanceReading | 'deadline'> {
     const { watch } = this;
-    for (;;) {
+    for (let again = false; ; again = true) {
+      if (again) await beforeAgain();
       if (watch.remaining === 0) return 'deadline';
       try {
         const { remaining } = watch;
@@ -310,7 +316,7 @@ class InstanceRecovery {
     const { watch, progress, checked } = this;
     const { phase, timeout, reached } = STEPS[action];
     if (!progress.sent) {
-      watch.deadline = Date.now() + checked.timeouts[timeout];
+      watch.allow(checked.timeouts[timeout]);
       watch.enter(phase);
       // A resize of a stopped instance ends stopped, and Nova's own power sync can be faster than a stop of ours.
       if (watch.state && reached(watch.state)) return 'reached';
@@ -327,7 +333,7 @@ class InstanceRecovery {
     const { watch, progress, checked } = this;
     progress.vmState = watch.state?.vmState ?? null;
     for (;;) {
-      if (watch.remaining === 0) throw this.lateFailure(action, checked.timeouts[STEPS[action].timeout]);
+      if (watch.remaining === 0) throw this.lateFailure(action);
       try {
         const taken = await changes.novaServerAction.executeWithOptions(
           { scheduleToCloseTimeout: watch.remaining, summary: summary(`${action} ${describeState(watch.state)}`) },
@@ -423,7 +429,7 @@ class InstanceRecovery {
   /** Waits until the action has had its effect. */
   private async confirm(action: RecoveryAction): Promise<StepEnd> {
     const { watch, progress, checked } = this;
-    const { reached, timeout } = STEPS[action];
+    const { reached } = STEPS[action];
     const judge = (look: Look | null) => {
       if (look === null || look.state.vmState === 'deleted' || look.state.vmState === 'soft-delete') return 'gone';
       const { state } = look;
@@ -447,10 +453,10 @@ class InstanceRecovery {
         case 'error':
           throw this.errorFailure(action);
         case 'deadline':
-          throw this.lateFailure(action, checked.timeouts[timeout]);
+          throw this.lateFailure(action);
         case 'idle':
           if (await this.othersActed(action)) return 'again';
-          if (watch.remaining === 0) throw this.lateFailure(action, checked.timeouts[timeout]);
+          if (watch.remaining === 0) throw this.lateFailure(action);
           await watch.pause(interval, 'look again');
           interval = nextInterval(interval, checked.polling);
           watch.forget();
@@ -497,7 +503,7 @@ class InstanceRecovery {
     const action = progress.plan?.steps[progress.step];
     try {
       if ((action === 'stop' || action === 'start') && !progress.sent) {
-        watch.deadline = Date.now() + Math.min(checked.timeouts.stop, CANCELLED_LOOK_TIMEOUT);
+        watch.allow(Math.min(checked.timeouts.stop, CANCELLED_LOOK_TIMEOUT));
         await this.wasTaken(action);
       }
       if (progress.owesStart) {
@@ -522,7 +528,7 @@ class InstanceRecovery {
     const { watch, checked } = this;
     for (let attempt = 0; attempt <= DECISIONS; attempt++) {
       if ((await this.take('start')) === 'reached') return;
-      watch.deadline = Date.now() + checked.timeouts.task;
+      watch.allow(checked.timeouts.task);
       await watch.until((look) => (look !== null && isBusy(look.state) ? undefined : 'settled'));
     }
     throw this.keptChanging();
@@ -582,13 +588,13 @@ class InstanceRecovery {
     return this.watch.failure('InstanceRecoveryFailed', `${this.name} went to ERROR after ${step}. ${words}`, step);
   }
 
-  private lateFailure(step: RecoveryAction | 'task', timeout: number): ApplicationFailure {
+  private lateFailure(step: RecoveryAction | 'task'): ApplicationFailure {
     const { watch } = this;
     const trouble = watch.trouble ? ` Nova could not be asked at the end: ${watch.trouble}` : '';
     const what = step === 'task' ? 'was still busy, or could not be looked at,' : `did not get through ${step}`;
     return watch.failure(
       'InstanceRecoveryFailed',
-      `${this.name} ${what} within ${seconds(timeout)}; last seen: ${describeState(watch.state)}.${trouble}`,
+      `${this.name} ${what} within ${seconds(watch.allowed)}; last seen: ${describeState(watch.state)}.${trouble}`,
       step,
     );
   }

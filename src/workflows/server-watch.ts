@@ -5,6 +5,8 @@
 import {
   CancellationScope,
   condition,
+  ContinueAsNew,
+  currentUpdateInfo,
   isCancellation,
   setCurrentDetails,
   setHandler,
@@ -26,6 +28,8 @@ export interface CarriedWatch {
   state: ServerState | null;
   observations: Observation[];
   deadline: number | null;
+  allowed: number;
+  extensions: string[];
   headline: string;
   changedAt: number;
   interval: number;
@@ -38,6 +42,9 @@ export function isHistoryLong(): boolean {
   const info = workflowInfo();
   return info.continueAsNewSuggested || info.historyLength >= LONGEST_HISTORY;
 }
+
+/** More than one workflow task can bring, as a rule. */
+const EXTENSIONS_KEPT = 20;
 
 /** A deadline has passed already: the last look must not hold the workflow for long. */
 const LAST_LOOK_TIMEOUT = 15_000;
@@ -52,6 +59,10 @@ export class ServerWatch {
   observations: Observation[] = [];
   /** Absolute, in milliseconds; null when nothing is bounded. */
   deadline: number | null = null;
+  /** How far away the deadline was when it was set, in milliseconds, extensions included. */
+  allowed = 0;
+  /** Ids of the newest updates that extended it. */
+  private extensions: string[] = [];
   /** Nova's last word when it could not be had. */
   trouble: string | null = null;
   /** A line for a person, above the rest of the current details. */
@@ -82,16 +93,14 @@ export class ServerWatch {
       observations: this.observations,
       deadline: this.deadline === null ? null : iso(this.deadline),
     }));
-    setHandler(wakeSignal, () => {
-      this.woken = true;
-      this.looking?.cancel();
-    });
+    setHandler(wakeSignal, () => this.wake());
     setHandler(
       extendTimeoutUpdate,
       (duration) => {
-        this.deadline = this.extended(duration);
+        const deadline = this.extend(duration);
         this.tell();
-        return iso(this.deadline);
+        this.wakeWhenLong();
+        return iso(deadline);
       },
       {
         validator: (duration) => {
@@ -108,8 +117,38 @@ export class ServerWatch {
     this.tell();
   }
 
+  private wake(): void {
+    this.woken = true;
+    this.looking?.cancel();
+  }
+
+  /** Messages make a history long too, a thousand within one long interval: after one, it must not wait for the next look. */
+  wakeWhenLong(): void {
+    if (isHistoryLong()) this.wake();
+  }
+
+  /**
+   * An update counts once, by its id: one that comes in the task that continues as new, Temporal can give to the next
+   * run once more (seen with server 1.29.1).
+   */
+  private extend(duration: unknown): number {
+    const id = currentUpdateInfo()?.id ?? '';
+    if (this.deadline !== null && this.extensions.includes(id)) return this.deadline;
+    const deadline = this.extended(duration);
+    this.allowed += deadline - (this.deadline ?? deadline);
+    this.deadline = deadline;
+    this.extensions = [...this.extensions, id].slice(-EXTENSIONS_KEPT);
+    return deadline;
+  }
+
   private extended(duration: unknown): number {
     return (this.deadline ?? Date.now()) + required(checkDuration(duration, 'duration'), 'duration');
+  }
+
+  /** Sets the deadline, so many milliseconds from now. */
+  allow(timeout: number): void {
+    this.deadline = Date.now() + timeout;
+    this.allowed = timeout;
   }
 
   /** Milliseconds until the deadline, 0 when it is over. */
@@ -118,8 +157,14 @@ export class ServerWatch {
   }
 
   carry(): CarriedWatch {
-    const { phase, serverId, state, observations, deadline, headline, changedAt, interval } = this;
-    return { phase, serverId, state, observations, deadline, headline, changedAt, interval };
+    const { phase, serverId, state, observations, deadline, allowed, extensions } = this;
+    const { headline, changedAt, interval } = this;
+    return { phase, serverId, state, observations, deadline, allowed, extensions, headline, changedAt, interval };
+  }
+
+  /** The last word on `progress`; a run that continues as new leaves its phase as it is, for the wait goes on. */
+  end(failure: unknown): void {
+    if (!(failure instanceof ContinueAsNew)) this.enter('done');
   }
 
   enter(phase: Phase): void {
@@ -349,9 +394,12 @@ export function iso(time: number): string {
   return new Date(time).toISOString();
 }
 
-/** '14:05:00Z', for the day's sake of a summary that is read beside a date. */
+const DAY = 86_400_000;
+
+/** '14:05:00Z', or, more than a day away, '2026-11-30 14:05Z': a summary is read beside the date that it was made at. */
 function clock(time: number): string {
-  return `${iso(time).slice(11, 19)}Z`;
+  const text = iso(time);
+  return time - Date.now() > DAY ? `${text.slice(0, 10)} ${text.slice(11, 16)}Z` : `${text.slice(11, 19)}Z`;
 }
 
 /** '8 s', '1.5 s', '10 min' */

@@ -2,8 +2,12 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
+import fc from 'fast-check';
+import { z } from 'zod';
+
 import type { CloudConfig } from '../../src/nova';
 import { loadCloudConfig, NovaError } from '../../src/nova';
+import { hostileText, like, runs } from '../support/property';
 
 const PASSWORD_ENV = {
   OS_AUTH_URL: 'https://cloud.example:5000',
@@ -45,7 +49,8 @@ function problemOf(env: Record<string, string>): string {
   } catch (error) {
     if (!(error instanceof NovaError)) throw error;
     expect(error.kind).toBe('Configuration');
-    expect(error.message).not.toMatch(/s3cr3t|\n/);
+    expect(error.message).not.toMatch(/s3cr3t|[\n\r\0\u2028]/);
+    expect(error.message.length).toBeLessThanOrEqual(1_000);
     return error.message;
   }
   throw new Error('it was taken');
@@ -470,7 +475,7 @@ clouds:
       ].join('\n'),
       /an alias .*too many of them/,
     ],
-    ['too much', `clouds: {} #${'x'.repeat(300_000)}`, /is larger than 256 KiB/],
+    ['too much', `clouds: {} #${'x'.repeat(300_000)}`, /is larger than 128 KiB/],
     ['bytes that are no text', 'clouds: \u0000\u0001', /clouds/],
   ])('a file with %s', (_, text, message) => {
     const path = write(text);
@@ -484,6 +489,257 @@ clouds:
     const path = write('- s3cr3t', 'secure.yaml');
     expect(problemOf({ OS_CLOUD: 'my-cloud' })).toBe(
       `${path} holds a list: it must be a mapping with the key 'clouds'`,
+    );
+  });
+});
+
+// ---- whatever is in them
+
+const text = z.string().min(1);
+const domainType = z.union([z.strictObject({ id: text }), z.strictObject({ name: text })]);
+const namedType = z.union([z.strictObject({ id: text }), z.strictObject({ name: text, domain: domainType })]);
+const configType = z.strictObject({
+  authUrl: z.string().regex(/^https?:\/\/[^\s?#@]+\/v3$/),
+  auth: z.discriminatedUnion('type', [
+    z.strictObject({ type: z.literal('password'), user: namedType, password: text, project: namedType }),
+    z.strictObject({ type: z.literal('token'), token: text, project: namedType }),
+    z.strictObject({
+      type: z.literal('applicationCredential'),
+      credential: z.union([z.strictObject({ id: text }), z.strictObject({ name: text, user: namedType })]),
+      secret: text,
+    }),
+  ]),
+  regionName: text.optional(),
+  interface: z.enum(['public', 'internal', 'admin']),
+  caCertificates: text.optional(),
+  insecure: z.boolean(),
+  computeApiVersion: z
+    .string()
+    .regex(/^2\.\d+$/)
+    .optional(),
+  computeEndpointOverride: z
+    .string()
+    .regex(/^https?:\/\/[^\s?#@]+$/)
+    .optional(),
+});
+
+/** A configuration of the promised type, or the one error that `problemOf` knows. */
+function configOrProblem(env: Record<string, string>): void {
+  try {
+    configType.parse(load(env));
+  } catch (error) {
+    if (!(error instanceof NovaError)) throw error;
+    problemOf(env);
+  }
+}
+
+const anyText = fc.oneof(
+  fc.constantFrom(
+    '',
+    ' ',
+    '~',
+    '~/',
+    '.',
+    '/',
+    '/dev/null',
+    'true',
+    '0123',
+    '2.90',
+    'http://h/v3',
+    'http://[',
+    '%s',
+    '$&',
+  ),
+  fc.constantFrom('a\nX-Injected: 1', 'a\r\n\r\nGET / HTTP/1.1', 'a\0b', 'http://h/\nv3', 'http://h\t'),
+  fc.constantFrom('__proto__', 'constructor', 'toString', 'my-cloud', '../../..', 'x'.repeat(5_000), '/'.repeat(5_000)),
+  fc.string({ unit: 'binary', maxLength: 20 }),
+);
+
+describe('whatever is in them', () => {
+  const names = [
+    'AUTH_URL AUTH_TYPE AUTH_PLUGIN USERNAME USER_NAME USER_ID PASSWORD TOKEN PROJECT_NAME PROJECT_ID TENANT_NAME',
+    'USER_DOMAIN_NAME USER_DOMAIN_ID PROJECT_DOMAIN_NAME DOMAIN_NAME DEFAULT_DOMAIN APPLICATION_CREDENTIAL_ID',
+    'APPLICATION_CREDENTIAL_NAME APPLICATION_CREDENTIAL_SECRET REGION_NAME INTERFACE ENDPOINT_TYPE CACERT INSECURE',
+    'VERIFY COMPUTE_API_VERSION COMPUTE_DEFAULT_MICROVERSION COMPUTE_ENDPOINT_OVERRIDE',
+    'CLOUD CLIENT_CONFIG_FILE CLIENT_SECURE_FILE',
+  ]
+    .join(' ')
+    .split(' ')
+    .map((name) => `OS_${name}`);
+  const anyUrl = fc.oneof(
+    anyText,
+    fc.constantFrom('http://u:s3cr3t@h', 'http://h/?x=s3cr3t', 'http://h/%(project_id)s'),
+  );
+  const variables = fc.record(
+    Object.fromEntries(names.map((name) => [name, /URL|OVERRIDE/.test(name) ? anyUrl : anyText])),
+    { requiredKeys: [] },
+  );
+
+  test('variables', () => {
+    write(CLOUD);
+    const base = fc.constantFrom<Record<string, string>>({}, PASSWORD_ENV, { OS_CLOUD: 'my-cloud' });
+    fc.assert(
+      fc.property(base, variables, (given, more) => configOrProblem({ ...given, ...more } as Record<string, string>)),
+      { numRuns: runs(500) },
+    );
+  });
+
+  const entry = {
+    auth: {
+      auth_url: 'https://cloud.example:5000/v3',
+      username: 'demo',
+      password: 's3cr3t-value',
+      project_name: 'web',
+      user_domain_name: 'Default',
+      'project-domain-id': 'default',
+    },
+    auth_type: 'v3password',
+    profile: 'vendor',
+    regions: ['One', { name: 'Two', values: { interface: 'internal' } }],
+    interface: 'public',
+    verify: true,
+    compute_default_microversion: 2.9,
+    compute_endpoint_override: 'http://n/v2.1',
+  };
+
+  test('files with values that nobody expects', () => {
+    fc.assert(
+      fc.property(
+        like({ clouds: { 'my-cloud': entry, other: {} } }),
+        like({ clouds: { 'my-cloud': { auth: { password: 's3cr3t-value' } } } }),
+        like({ 'public-clouds': { vendor: { auth: { auth_url: 'http://vendor/v3' } } } }),
+        anyText,
+        (clouds, secure, vendors, region) => {
+          write(hostileText(clouds));
+          write(hostileText(secure), 'secure.yaml');
+          write(hostileText(vendors), 'clouds-public.yaml');
+          configOrProblem({ OS_CLOUD: 'my-cloud', OS_REGION_NAME: region });
+        },
+      ),
+      { numRuns: runs(300) },
+    );
+  });
+
+  /** What YAML is made of, thrown together; the secret ends its line, so that it is no name of anything. */
+  const pieces = fc.oneof(
+    fc.constantFrom('clouds:', 'my-cloud:', 'auth:', 'auth_url: http://h', 'password: s3cr3t-value #', 'regions:', 'x'),
+    fc.constantFrom(
+      '\n',
+      '\n  ',
+      '\n    ',
+      '\n      ',
+      '\t',
+      ' ',
+      '- ',
+      '? ',
+      ': ',
+      ', ',
+      '{',
+      '}',
+      '[',
+      ']',
+      '|',
+      '>',
+      '>-2',
+    ),
+    fc.constantFrom(
+      '&a ',
+      '*a ',
+      '<<: *a',
+      '<<: [*a, *a]',
+      '!!str ',
+      '!!binary aGk=',
+      '!!js/function ',
+      '!<tag:x> ',
+      '!!set ',
+    ),
+    fc.constantFrom(
+      '---\n',
+      '...\n',
+      '%YAML 1.1\n',
+      '%TAG ! x\n',
+      '# x\n',
+      '"',
+      "'",
+      '"\\x41"',
+      '"\\uD800"',
+      '\ufeff',
+      '\0',
+      '\r',
+    ),
+    fc.constantFrom(
+      'null',
+      '~',
+      'true',
+      '0123',
+      '2026-11-30',
+      '1e999',
+      '.inf',
+      'a: 1',
+      '"a": 1',
+      '? [x] : y',
+      '? {x: y}',
+    ),
+    fc.string({ unit: 'binary', maxLength: 4 }),
+  );
+
+  test('files that are hardly YAML', () => {
+    const stderr = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    fc.assert(
+      fc.property(fc.array(pieces, { maxLength: 40 }), (soup) => {
+        write(soup.join(''));
+        configOrProblem({ OS_CLOUD: 'my-cloud' });
+      }),
+      { numRuns: runs(800) },
+    );
+    // The parser's own warnings quote the file.
+    expect(stderr).not.toHaveBeenCalled();
+    stderr.mockRestore();
+  });
+
+  const FULL = 120_000;
+  const lines = (count: number, line: (i: number) => string) =>
+    Array.from({ length: count }, (_, i) => line(i)).join('\n');
+  test.each<[string, string]>([
+    ['names', `clouds:\n${lines(FULL / 12, (i) => `  k${i}: 1`)}`],
+    ['the same name', `clouds:\n${'  a: 1\n'.repeat(FULL / 7)}`],
+    ['names without a value', `clouds: {${lines(FULL / 8, (i) => ` k${i},`)}}`],
+    ['anchors', `clouds: [${lines(FULL / 9, (i) => ` &a${i} 1,`)}]`],
+    ['aliases', `x: &a {}\nclouds: [${'*a,'.repeat(FULL / 3)}]`],
+    ['anchors with an alias each', `clouds: [${lines(FULL / 20, (i) => ` &a${i} 1, *a${i},`)}]`],
+    ['merges', `x: &a\n${lines(FULL / 13, (i) => `  k${i}: 1`)}\nclouds:\n  my-cloud:\n${'    <<: *a\n'.repeat(100)}`],
+    [
+      'merges of merges',
+      lines(30, (i) => `a${i}: &a${i} { k${i}: 1${i ? `, <<: [*a${i - 1}, *a${i - 1}, *a${i - 1}]` : ''} }`),
+    ],
+    ['commas', `clouds: [${','.repeat(FULL)}`],
+    ['brackets', `clouds: ${']'.repeat(FULL)}`],
+    ['quotes', '{'.repeat(99) + '"'.repeat(FULL)],
+    ['ampersands', `clouds: ${'& '.repeat(FULL / 2)}`],
+    ['tags', `clouds: [${'!x a,'.repeat(FULL / 5)}]`],
+    ['empty items', '- \n'.repeat(FULL / 3)],
+    ['empty lines', `${'\n'.repeat(FULL)}a`],
+    ['documents', '---\n'.repeat(FULL / 4)],
+    ['cyrillic', `clouds: ${'я'.repeat(FULL / 2)}`],
+  ])('a file full of %s is done with in a second', (_, content) => {
+    write(content);
+    const begun = Date.now();
+    problemOf({ OS_CLOUD: 'no-such-cloud' });
+    // On a machine that is busy with other tests.
+    expect(Date.now() - begun).toBeLessThan(2_000);
+  });
+
+  test('a file without end is not read to its end', () => {
+    expect(problemOf({ OS_CLOUD: 'x', OS_CLIENT_CONFIG_FILE: '/dev/zero' })).toBe('/dev/zero is larger than 128 KiB');
+    expect(problemOf({ ...PASSWORD_ENV, OS_CACERT: '/dev/zero' })).toBe(
+      'OS_CACERT names /dev/zero, which is larger than 4096 KiB',
+    );
+  });
+
+  test('a key that is a list or a mapping is refused without quoting it', () => {
+    const path = write('clouds: { ? [s3cr3t] : 1 }');
+    expect(problemOf({ OS_CLOUD: 'my-cloud' })).toBe(
+      `${path} is not valid YAML: a key that is a list or a mapping at line 1, column 13`,
     );
   });
 });

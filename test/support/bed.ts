@@ -105,13 +105,16 @@ export function progress(handle: Pick<WorkflowHandle, 'query'>): Promise<Progres
   return handle.query<Progress>('progress');
 }
 
-/** Resolves once `check` holds; asks every 20 ms, for 20 s at most. */
-export async function eventually<T>(check: () => Promise<T | undefined | false> | T | undefined | false): Promise<T> {
-  const end = Date.now() + 20_000;
+/** Resolves once `check` holds; asks every 20 ms. */
+export async function eventually<T>(
+  check: () => Promise<T | undefined | false> | T | undefined | false,
+  within = 20_000,
+): Promise<T> {
+  const end = Date.now() + within;
   for (;;) {
     const value = await check();
     if (value !== undefined && value !== false) return value;
-    if (Date.now() > end) throw new Error(`not within 20 s: ${check.toString()}`);
+    if (Date.now() > end) throw new Error(`not within ${within / 1000} s: ${check.toString()}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

@@ -76,8 +76,12 @@ export async function timeSkipping(): Promise<TestWorkflowEnvironment> {
 export async function workflowBundle(): Promise<{ codePath: string }> {
   const codePath = path.join(runFolder(), 'workflows.js');
   if (!existsSync(codePath)) {
-    const workflowsPath = path.join(__dirname, '../../src/workflows/index.ts');
-    const { code } = await bundleWorkflowCode({ workflowsPath, logger: new DefaultLogger('ERROR') });
+    const source = path.join(__dirname, '../../src/workflows');
+    const { code } = await bundleWorkflowCode({
+      workflowsPath: path.join(source, 'index.ts'),
+      payloadConverterPath: path.join(source, 'payload-converter.ts'),
+      logger: new DefaultLogger('ERROR'),
+    });
     const mine = `${codePath}.${process.pid}`;
     await writeFile(mine, code);
     await rename(mine, codePath);

@@ -6,7 +6,7 @@ import { createNovaWorker } from '../../src/worker';
 import { startCreateServer, type CreateServerInput } from '../../src/client';
 import { describeTimeSkipping, timeSkipping, workflowBundle } from '../support/temporal';
 
-/** Waits of hours and days in seconds of test time: timers are skipped, looks are real. */
+/** A wait of hours in seconds of test time: timers are skipped, looks are real. Those of days: test/chaos/long-waits.test.ts. */
 describeTimeSkipping('a long wait', () => {
   let env: TestWorkflowEnvironment;
   let cloud: SimulatedCloud;
@@ -69,26 +69,5 @@ describeTimeSkipping('a long wait', () => {
     const hours = ((closeTime?.getTime() ?? 0) - startTime.getTime()) / 3_600_000;
     expect(hours).toBeGreaterThan(5.5);
     expect(hours).toBeLessThan(6.5);
-  });
-
-  test('of 3 days goes on across continue-as-new, to the deadline it began with', async () => {
-    const handle = await start('three-days', {
-      timeout: '3 days',
-      polling: { initialInterval: '5m', maximumInterval: '5m' },
-    });
-    const failed: unknown = await handle.result().catch((error: unknown) => error);
-    expect(failed).toMatchObject({ cause: { type: 'ServerWaitTimeout' } });
-    expect(String((failed as Error).cause)).toContain('within 72 h');
-
-    const last = await env.client.workflow.getHandle('three-days').describe();
-    expect(last.runId).not.toBe(handle.firstExecutionRunId);
-    expect(last.historyLength).toBeLessThan(4_096);
-    const first = await env.client.workflow.getHandle('three-days', handle.firstExecutionRunId).describe();
-    expect(first.status.name).toBe('CONTINUED_AS_NEW');
-    expect(first.historyLength).toBeLessThan(4_096);
-    const days = ((last.closeTime?.getTime() ?? 0) - first.startTime.getTime()) / 86_400_000;
-    expect(days).toBeGreaterThan(2.99);
-    expect(days).toBeLessThan(3.02);
-    expect(cloud.servers().filter(({ name }) => name === 'three-days')).toHaveLength(1);
   });
 });
