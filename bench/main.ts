@@ -6,6 +6,7 @@
 import os from 'node:os';
 import { benchCreate } from './create';
 import { benchRecover } from './recover';
+import { benchWait } from './wait';
 
 /** One line of the table. */
 export interface Measure {
@@ -18,6 +19,7 @@ export interface Measure {
 const BENCHES: Record<string, () => Promise<Measure[]>> = {
   create: benchCreate,
   recover: benchRecover,
+  wait: benchWait,
 };
 
 async function main(names: string[]): Promise<void> {

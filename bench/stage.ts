@@ -4,11 +4,13 @@ import { once } from 'node:events';
 import path from 'node:path';
 import { Client, Connection } from '@temporalio/client';
 import { startTemporalServer, type TemporalServer } from '../src/demo/temporal-server';
+import { counter, usageOf, type Usage } from './usage';
 import { SimulatedCloud, type SimulatedCloudOptions } from '../src/simulator';
 
 export class Stage {
   readonly taskQueue = 'bench';
   private readonly workers: ChildProcess[] = [];
+  private readonly metricsAddress = `127.0.0.1:${20_000 + Math.floor(Math.random() * 10_000)}`;
 
   private constructor(
     readonly server: TemporalServer,
@@ -34,6 +36,21 @@ export class Stage {
     return this.simulated;
   }
 
+  /** Of the first worker. */
+  workerUsage(): Usage {
+    return usageOf(this.workers[0]?.pid);
+  }
+
+  temporalUsage(): Usage {
+    return usageOf(this.server.pid);
+  }
+
+  /** How often the first worker has called Temporal. */
+  async temporalCalls(): Promise<number> {
+    const page = `http://${this.metricsAddress}/metrics`;
+    return (await counter(page, 'temporal_request')) + (await counter(page, 'temporal_long_request'));
+  }
+
   async addWorker(): Promise<void> {
     const child = spawn(process.execPath, [path.join(__dirname, '../lib/worker.js')], {
       env: {
@@ -42,6 +59,7 @@ export class Stage {
         TEMPORAL_ADDRESS: this.server.address,
         TEMPORAL_NAMESPACE: this.server.namespace,
         TEMPORAL_TASK_QUEUE: this.taskQueue,
+        ...(this.workers.length === 0 && { TEMPORAL_METRICS_ADDRESS: this.metricsAddress }),
       },
       stdio: ['ignore', 'pipe', 'inherit'],
     });

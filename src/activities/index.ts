@@ -21,6 +21,7 @@ export type { CreatedServer, CreateServerRequest, Creation } from './creation';
 export type { FailureDetails } from './failures';
 export type { Look } from './look';
 export type { InstanceReading, RecordedAction, ServerActionRequest, TakenAction } from './recovery';
+export type { Covered } from './shared-looks';
 export type { WatchRequest, WatchResult } from './watch';
 
 export interface NovaActivitiesOptions {

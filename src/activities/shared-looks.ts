@@ -26,14 +26,27 @@ export interface Seat {
   readonly serverId: string;
   /** What was seen last. */
   state: ServerState;
-  /** Whether the list shows it: it is of the worker's own project. */
-  inList: boolean;
+  /** The worker's own project, where the server is of it: then the list shows it. */
+  projectId: string | null;
   /** Every change until then was seen. */
   coveredUntil: number;
   /** A list that began before can be older than what was seen. */
   listsFrom: number;
   /** When it was last looked at by id. */
   lookedAt: number;
+}
+
+/** How far a watch has come, for the one that follows it. Times by the worker's clock. */
+export interface Covered {
+  projectId: string;
+  /** Every change until then was seen. */
+  until: number;
+  lookedAt: number;
+}
+
+/** `{ covered }`, or nothing where the list does not show the server. */
+export function coveredBy({ projectId, coveredUntil, lookedAt }: Seat): { covered?: Covered } {
+  return projectId === null ? {} : { covered: { projectId, until: coveredUntil, lookedAt } };
 }
 
 /** A seat whose watch waits at this moment. */
@@ -93,9 +106,21 @@ export class SharedLooks {
   /** @param begun when the look that showed `server` began */
   async seat(server: NovaServer, begun: number, signal: AbortSignal): Promise<Seat> {
     const now = Date.now();
-    const inList = server.tenant_id !== undefined && server.tenant_id === (await this.compute.ownProjectId({ signal }));
+    const ownProjectId = await this.compute.ownProjectId({ signal });
+    const projectId = server.tenant_id === ownProjectId ? ownProjectId : null;
     const state = toServerState(server);
-    return { serverId: server.id, state, inList, coveredUntil: begun, listsFrom: now, lookedAt: now };
+    return { serverId: server.id, state, projectId, coveredUntil: begun, listsFrom: now, lookedAt: now };
+  }
+
+  /** The seat of a watch that follows another one on the same server, which then need not look by id first. */
+  async goOn(
+    { serverId, seen, covered }: { serverId: string; seen: ServerState | null; covered?: Covered | undefined },
+    signal: AbortSignal,
+  ): Promise<Seat | undefined> {
+    if (!covered || !seen || Math.abs(Date.now() - covered.until) > VERIFY_AFTER) return undefined;
+    const { projectId, until, lookedAt } = covered;
+    if (projectId !== (await this.compute.ownProjectId({ signal }))) return undefined;
+    return { serverId, state: seen, projectId, coveredUntil: until, listsFrom: until, lookedAt };
   }
 
   /**
@@ -163,7 +188,7 @@ export class SharedLooks {
       const abort = () => (leave(), reject(signal.reason as Error));
       const waiter = { seat, since, due: since + interval, interval: Math.min(interval, longest), wake };
       let timer = setTimeout(() => {
-        if (seat.inList && this.listing) timer = setTimeout(wake, PATIENCE);
+        if (seat.projectId !== null && this.listing) timer = setTimeout(wake, PATIENCE);
         else wake();
       }, interval);
       signal.addEventListener('abort', abort);
@@ -173,7 +198,7 @@ export class SharedLooks {
 
   private add(waiter: Waiter): void {
     const { seat } = waiter;
-    if (!seat.inList) return;
+    if (seat.projectId === null) return;
     const ofServer = this.waiters.get(seat.serverId) ?? new Set();
     this.waiters.set(seat.serverId, ofServer.add(waiter));
     this.count++;

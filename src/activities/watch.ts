@@ -12,7 +12,7 @@ import {
 } from '../policy/server-state';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
-import type { SharedLooks } from './shared-looks';
+import { coveredBy, type Covered, type Seat, type SharedLooks } from './shared-looks';
 
 export interface WatchRequest {
   serverId: string;
@@ -25,13 +25,16 @@ export interface WatchRequest {
   round: number;
   /** Milliseconds before the first look of the first attempt. */
   delay: number;
+  /** Of the watch before, where nothing was done to the server since: this one goes on where that one ended. */
+  covered?: Covered | undefined;
 }
 
 export interface WatchResult {
   /** Every change since `seen`, oldest first. */
   observations: Observation[];
-  /** The last look; null when Nova answered two looks in a row with 404. */
-  look: Look | null;
+  /** The last look; null when Nova answered two looks in a row with 404; absent where nothing new was seen. */
+  look?: Look | null;
+  covered?: Covered;
   /** Milliseconds until the next look is due. */
   interval: number;
 }
@@ -63,31 +66,41 @@ export async function watchServer(
   let interval = request.interval;
   let end = Date.now() + request.round;
 
+  const { serverId, polling } = request;
+  const longest = Math.max(LIST_EVERY, polling.initialInterval);
+
   const work = async (): Promise<WatchResult> => {
-    if (context.info.attempt === 1 && request.delay > 0) await delay(request.delay, undefined, { signal });
-    const { serverId, polling } = request;
-    const longest = Math.max(LIST_EVERY, polling.initialInterval);
-    const begun = Date.now();
-    let server = await shared.look(serverId, signal);
-    if (server === null) return { observations, look: null, interval };
-    const seat = await shared.seat(server, begun, signal);
-    for (let look = toLook(server); ; interval = nextInterval(interval, polling)) {
-      const before = observations.at(-1) ?? request.seen;
-      if (!sameState(before, look.state)) {
+    const isFirst = context.info.attempt === 1;
+    let seat = isFirst ? await shared.goOn(request, signal) : undefined;
+    let look: Look | null | undefined;
+    const wait = async (seat: Seat, ms: number) => {
+      const next = await shared.next(seat, ms, longest, signal);
+      if (next !== 'unchanged') look = next && toLook(next);
+    };
+    if (seat) await wait(seat, request.delay);
+    else {
+      if (isFirst && request.delay > 0) await delay(request.delay, undefined, { signal });
+      const begun = Date.now();
+      const server = await shared.look(serverId, signal);
+      if (server === null) return { observations, look: null, interval };
+      seat = await shared.seat(server, begun, signal);
+      look = toLook(server);
+    }
+    for (; ; interval = nextInterval(interval, polling)) {
+      if (look === null) return { observations, look, interval };
+      if (look && !sameState(observations.at(-1) ?? request.seen, look.state)) {
         observations = recordObservations(observations, [{ at: look.at, ...look.state }]);
         interval = polling.initialInterval;
         end = Math.min(end, Date.now() + PROGRESS_HELD);
       }
-      Object.assign(progress, { state: describeState(look.state), lookedAt: look.at, observations });
+      const state = look?.state ?? request.seen;
+      Object.assign(progress, { state: describeState(state), lookedAt: new Date().toISOString(), observations });
 
-      const news = observations.length > 0 && isSettledChange(request.seen, look.state);
+      const news = look && observations.length > 0 && isSettledChange(request.seen, look.state);
       if (news || interval > LONGEST_HELD_INTERVAL || Date.now() + interval > end) {
-        return { observations, look, interval };
+        return { observations, interval, ...(look && { look }), ...coveredBy(seat) };
       }
-      const next = await shared.next(seat, interval, longest, signal);
-      if (next === null) return { observations, look: null, interval };
-      if (next !== 'unchanged') server = next;
-      look = toLook(server);
+      await wait(seat, interval);
     }
   };
 

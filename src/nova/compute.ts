@@ -73,6 +73,7 @@ export interface ComputeClient {
     request: NovaServerRequest,
     options: RequestOptions & { tags: string[]; schedulerHints?: Record<string, unknown> },
   ): Promise<{ id: string; requestId?: string }>;
+  /** An answer about another server than the one that was asked for is not Nova's (`Unavailable`). */
   getServer(id: string, options?: RequestOptions): Promise<NovaServer>;
   /** `GET /servers/detail`, all pages; a `limit` in the query is the size of a page. */
   listServers(query: Record<string, string>, options?: RequestOptions): Promise<NovaServer[]>;
@@ -278,7 +279,16 @@ export function createComputeClient(config: CloudConfig, options: ComputeClientO
       return { id: created.id, ...withRequestId(answer) };
     },
 
-    getServer: async (id, requestOptions) => one(serverPath(id), 'server', parseServer, requestOptions),
+    getServer: async (id, requestOptions) =>
+      one(
+        serverPath(id),
+        'server',
+        (item) => {
+          const server = parseServer(item);
+          return server?.id.toLowerCase() === id.toLowerCase() ? server : undefined;
+        },
+        requestOptions,
+      ),
 
     listServers: (query, requestOptions) =>
       all((page) => nova('GET', '/servers/detail', requestOptions, { query: page }), 'servers', parseServer, query),

@@ -35,12 +35,16 @@ export function roundLength(silence: number): number {
   return Math.min(Math.max(silence, SHORTEST_ROUND), LONGEST_ROUND);
 }
 
+/** A wait younger than this is worth a heartbeat a few seconds apart. */
+const YOUNG = 30_000;
+
 /**
- * How soon a killed worker is noticed. A young wait is worth a heartbeat a few seconds apart; one that has been silent
- * for minutes is not. The SDK sends one after four fifths of it: the rest is what a busy worker may be late.
+ * How soon a killed worker is noticed: within 4 s in a young wait; later within half the time that the server has been
+ * silent, 60 s at most, for a heartbeat is what a wait costs Temporal. The SDK sends one after four fifths of it: the
+ * rest is what a busy worker may be late.
  */
 export function heartbeatTimeout(round: number): number {
-  return Math.min(Math.max(round / 4, 4_000), 20_000);
+  return round <= YOUNG ? 4_000 : Math.min(round / 2, 60_000);
 }
 
 /** A request whose answer was lost may still be on its way through Nova: one look for its effect is not enough. */

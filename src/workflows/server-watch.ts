@@ -8,12 +8,13 @@ import {
   ContinueAsNew,
   currentUpdateInfo,
   isCancellation,
+  patched,
   setCurrentDetails,
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow';
 import { ApplicationFailure } from '@temporalio/common';
-import type { FailureDetails, Look } from '../activities';
+import type { Covered, FailureDetails, Look } from '../activities';
 import { heartbeatTimeout, LONGEST_HELD_INTERVAL, nextInterval, roundLength, type Polling } from '../policy/polling';
 import { describeState, recordObservations, type Observation, type ServerState } from '../policy/server-state';
 import { activityOutcome, workflowFailure } from './failures';
@@ -68,6 +69,8 @@ export class ServerWatch {
   /** A line for a person, above the rest of the current details. */
   headline = '';
 
+  /** How far the last watch has come, as long as nothing else has happened since. */
+  private covered: Covered | undefined;
   private changedAt = Date.now();
   private interval: number;
   private woken = false;
@@ -185,6 +188,7 @@ export class ServerWatch {
   forget(): void {
     this.state = null;
     this.lastLook = null;
+    this.covered = undefined;
   }
 
   /** Starts again at the shortest interval, because something is about to change. */
@@ -193,13 +197,13 @@ export class ServerWatch {
     this.changedAt = Date.now();
   }
 
-  /** Records what a look showed; `look` is null when the server is gone. */
-  see(observations: Observation[], look: Look | null): void {
+  /** Records what a look showed; `look` is null when the server is gone, undefined when it showed nothing new. */
+  see(observations: Observation[], look: Look | null | undefined): void {
     if (observations.length > 0) {
       this.observations = recordObservations(this.observations, observations);
       this.changedAt = Date.now();
     }
-    this.lastLook = look;
+    if (look !== undefined) this.lastLook = look;
     if (look) this.state = look.state;
     this.trouble = null;
     this.tell();
@@ -244,8 +248,9 @@ export class ServerWatch {
         if (judgement !== undefined) return judgement;
         due = true;
       } else {
-        if (outcome === 'silent') await this.pause(this.interval, 'look again');
-        due = false;
+        // Without a timer between two rounds, the shared list sees what happens there too.
+        due = outcome === 'silent' && patched('watch-follows-watch');
+        if (outcome === 'silent' && !due) await this.pause(this.interval, 'look again');
       }
     }
   }
@@ -262,6 +267,7 @@ export class ServerWatch {
         },
         [{ serverId: this.serverId }],
       );
+      this.covered = undefined;
       this.see(look ? [{ at: look.at, ...look.state }] : [], look);
       return judge(look);
     } catch (error) {
@@ -279,8 +285,9 @@ export class ServerWatch {
    * - unavailable: the time was over while Nova could not be had; the rest of it was waited out
    */
   private async watch(delay: number): Promise<'looked' | 'silent' | 'woken' | 'unavailable'> {
-    const { serverId } = this;
+    const { serverId, polling, interval, covered } = this;
     if (serverId === null) throw new Error('there is no server to watch');
+    this.covered = undefined;
     const round = Math.min(roundLength(Date.now() - this.changedAt), Math.max(this.remaining, 1));
     const held = Math.min(delay, this.remaining);
     try {
@@ -292,12 +299,13 @@ export class ServerWatch {
             heartbeatTimeout: heartbeatTimeout(round),
             summary: this.summary(`looking every ${seconds(this.interval)}`),
           },
-          [{ serverId, seen: this.state, polling: this.polling, interval: this.interval, round, delay: held }],
+          [{ serverId, seen: this.state, polling, interval, round, delay: held, covered }],
         ),
       );
       if (result === 'woken') return 'woken';
       const changed = result.observations.length > 0;
       this.interval = changed ? this.polling.initialInterval : result.interval;
+      this.covered = result.covered;
       this.see(result.observations, result.look);
       return changed || result.look === null ? 'looked' : 'silent';
     } catch (error) {

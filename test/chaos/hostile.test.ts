@@ -5,12 +5,14 @@
  */
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { startRecoverInstance } from '../../src/client';
 import { createComputeClient, loadCloudConfig, NovaError } from '../../src/nova';
 import { hostileText, like, runs } from '../support/property';
-import { FAST, TestBed } from '../support/bed';
+import type { FaultHandle } from '../../src/simulator';
+import { eventually, FAST, serverIdOf, TestBed } from '../support/bed';
 import { expectSound, outcome } from '../support/soundness';
 
 let bed: TestBed;
@@ -19,31 +21,53 @@ beforeAll(async () => {
 });
 afterAll(() => bed?.stop());
 
-const UUID = '5f2a6ac8-5f5a-4bb4-9c5b-5d9a3a4a5e0b';
+const BUILD = {
+  name: 'web-1',
+  status: 'BUILD',
+  user_id: 'u',
+  tenant_id: 'p',
+  created: '2026-11-30T12:00:00Z',
+  updated: '2026-11-30T12:00:00Z',
+  addresses: { private: [{ addr: '10.0.0.1', version: 4 }] },
+  fault: { code: 500, message: 'No valid host was found. ', created: '2026-11-30T12:00:00Z' },
+  metadata: { HA_Enabled: 'True' },
+  tags: [],
+  locked: false,
+  'OS-EXT-STS:vm_state': 'building',
+  'OS-EXT-STS:task_state': 'spawning',
+  'OS-EXT-STS:power_state': 0,
+  'OS-EXT-SRV-ATTR:host': 'compute1',
+};
+const ACTIVE = { status: 'ACTIVE', 'OS-EXT-STS:vm_state': 'active', 'OS-EXT-STS:task_state': null };
 
 describe('answers', () => {
-  /** Answers one GET of a server each, whichever comes. */
-  function answerGets(texts: string[]): void {
-    for (const body of texts) {
-      bed.cloud.inject({ method: 'GET', path: /^\/compute\/v2\.1\/servers\/[^/]+$/, answer: { status: 200, body } });
-    }
-  }
   afterEach(() => bed.cloud.clearFaults());
 
-  const BUILD = {
-    id: UUID,
-    name: 'web-1',
-    status: 'BUILD',
-    addresses: { private: [{ addr: '10.0.0.1', version: 4 }] },
-    fault: { code: 500, message: 'No valid host was found. ', created: '2026-11-30T12:00:00Z' },
-    metadata: { HA_Enabled: 'True' },
-    tags: [],
-    locked: false,
-    'OS-EXT-STS:vm_state': 'building',
-    'OS-EXT-STS:task_state': 'spawning',
-    'OS-EXT-STS:power_state': 0,
-    'OS-EXT-SRV-ATTR:host': 'compute1',
-  };
+  /** A creation whose server is being built until it is told that it is ready. */
+  async function creation() {
+    const handle = await bed.create({
+      server: bed.server({ metadata: { anchor_spawn_seconds: '600' } }),
+      timeout: '60s',
+    });
+    return { handle, id: await serverIdOf(handle) };
+  }
+
+  /** One GET of the server is answered so. */
+  function answer(id: string, body: string): FaultHandle {
+    return bed.cloud.inject({
+      method: 'GET',
+      path: new RegExp(`^/compute/v2\\.1/servers/${id}$`),
+      answer: { status: 200, body },
+    });
+  }
+  async function given(...answers: FaultHandle[]): Promise<void> {
+    await eventually(() => answers.every(({ remaining }) => remaining === 0));
+  }
+  async function ready(id: string, handle: { signal(name: string): Promise<void> }): Promise<void> {
+    bed.cloud.finishBuild(id);
+    await handle.signal('wake').catch(() => undefined); // it may have ended
+  }
+
   const MB = 1_000_000;
   const HUGE: [string, Record<string, unknown>][] = [
     ['addresses of 5 MB', { addresses: { ['x'.repeat(5 * MB)]: [] } }],
@@ -55,31 +79,21 @@ describe('answers', () => {
     ['a host of 1 MB', { 'OS-EXT-SRV-ATTR:host': '😀'.repeat(MB / 4) }],
     ['metadata of 1 MB', { metadata: Object.fromEntries(Array.from({ length: 100_000 }, (_, i) => [`k${i}`, 'v'])) }],
     ['tags of 3 MB', { tags: Array(300_000).fill('tag') }],
+    ['a project of 1 MB', { tenant_id: 'x'.repeat(MB), user_id: 'x'.repeat(MB), updated: 'x'.repeat(MB) }],
   ];
 
-  test.each(HUGE)('%s does not grow the history', async (_, more) => {
-    const body = JSON.stringify({ server: { ...BUILD, ...more } });
-    answerGets(Array(3).fill(body) as string[]);
-    const handle = await bed.create({ timeout: '20s' });
+  test.each(HUGE)('%s: the history does not grow', async (_, more) => {
+    const { handle, id } = await creation();
+    const body = JSON.stringify({ server: { ...BUILD, id, ...more } });
+    await given(answer(id, body), answer(id, body), answer(id, body));
+    await ready(id, handle);
     expect(await outcome(handle)).toBe('ok');
     await expectSound(handle, 60_000);
 
-    const { serverId } = await handle.result();
-    bed.cloud.clearFaults();
-    const seen = {
-      ...BUILD,
-      ...more,
-      status: 'ACTIVE',
-      'OS-EXT-STS:vm_state': 'active',
-      'OS-EXT-STS:task_state': null,
-    };
-    answerGets([JSON.stringify({ server: seen })]);
-    const recovery = await startRecoverInstance(
-      bed.client,
-      { instanceId: serverId, dryRun: true, polling: FAST },
-      { taskQueue: bed.taskQueue },
-    );
-    expect(await outcome(recovery)).toBe('ok');
+    answer(id, JSON.stringify({ server: { ...BUILD, id, ...ACTIVE, ...more } }));
+    const input = { instanceId: id, dryRun: true, polling: FAST, timeouts: { task: '3s' } };
+    const recovery = await startRecoverInstance(bed.client, input, { taskQueue: bed.taskQueue });
+    expect(['ok', 'UnknownServerStatus']).toContain(await outcome(recovery));
     await expectSound(recovery, 300_000);
   });
 
@@ -91,34 +105,46 @@ describe('answers', () => {
       ['ACTIVE', 'ok'],
       ['ERROR', 'ServerInError'],
     ]) {
-      answerGets([JSON.stringify({ server: { ...BUILD, ...all, status } })]);
-      const handle = await bed.create({ timeout: '20s' });
+      const { handle, id } = await creation();
+      answer(id, JSON.stringify({ server: { ...BUILD, ...all, id, status } }));
       expect(await outcome(handle)).toBe(expected);
       await expectSound(handle, 60_000);
     }
   });
 
+  /** What a list of changed servers says, too: where many wait, they share one. */
+  const answers = fc.record({
+    gets: fc.array(like({ server: BUILD }), { minLength: 2, maxLength: 2 }),
+    lists: fc.array(like({ servers: [BUILD, { ...BUILD, ...ACTIVE }] }), { minLength: 1, maxLength: 1 }),
+  });
+
   test('answers that nobody expects: one server each, ACTIVE or a failure as promised', async () => {
     await fc.assert(
-      fc.asyncProperty(
-        fc.array(like({ server: BUILD }), { minLength: 30, maxLength: 30, size: 'max' }),
-        async (bodies) => {
-          answerGets(bodies.map(hostileText));
-          const before = bed.cloud.servers().length;
-          await Promise.all(
-            Array.from({ length: 10 }, async () => {
-              const handle = await bed.create({ timeout: '20s' });
-              expect(['ok', 'UnknownServerStatus', 'ServerInError']).toContain(await outcome(handle, 25_000));
-              await expectSound(handle);
-            }),
-          );
-          expect(bed.cloud.servers().length - before).toBe(10);
-          bed.cloud.clearFaults();
-        },
-      ),
-      { numRuns: runs(2), endOnFailure: true },
+      fc.asyncProperty(fc.array(answers, { minLength: 10, maxLength: 10, size: 'max' }), async (all) => {
+        const before = bed.cloud.servers().length;
+        const ends = all.map(async ({ gets, lists }) => {
+          const { handle, id } = await creation();
+          for (const body of gets) answer(id, withId(body, id));
+          for (const body of lists) {
+            bed.cloud.inject({ path: /servers\/detail\?/, answer: { status: 200, body: withId(body, id) } });
+          }
+          await delay(3_000);
+          await ready(id, handle);
+          expect(['ok', 'UnknownServerStatus', 'ServerInError']).toContain(await outcome(handle, 60_000));
+          await expectSound(handle);
+        });
+        await Promise.all(ends);
+        expect(bed.cloud.servers().length - before).toBe(10);
+        bed.cloud.clearFaults();
+      }),
+      { numRuns: runs(3), endOnFailure: true },
     );
   });
+
+  /** The document with the server's id in it, where it still has a place for one. */
+  function withId(document: unknown, id: string): string {
+    return hostileText(document).replaceAll('"name":"web-1"', `"name":"web-1","id":"${id}"`);
+  }
 });
 
 describe('answers without end', () => {

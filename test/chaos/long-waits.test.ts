@@ -20,7 +20,7 @@ delete process.env.TEMPORAL_ADDRESS;
 
 const TASK_QUEUE = 'long-waits';
 const HOUR = 3_600_000;
-/** Temporal warns from here on (`limit.historyCount.warn` of its documentation; it ends a workflow at 51,200). */
+/** Temporal suggests continue-as-new from here on (`limit.historyCount.suggestContinueAsNew`); it ends a workflow at 51,200. */
 const LONG_HISTORY = 4_096;
 
 let cloud: SimulatedCloud;

@@ -61,11 +61,15 @@ async function temporalCli(...args: string[]): Promise<string> {
 }
 
 /** A version is known to Temporal a moment after its first poll. */
-function setCurrent(buildId: string): Promise<string> {
+function route(command: string, buildId: string, ...more: string[]): Promise<string> {
   const version = ['--deployment-name', deployment, '--build-id', buildId];
   return eventually(() =>
-    temporalCli('worker', 'deployment', 'set-current-version', ...version, '--yes').catch(() => undefined),
+    temporalCli('worker', 'deployment', command, ...version, ...more, '--yes').catch(() => undefined),
   );
+}
+
+function setCurrent(buildId: string): Promise<string> {
+  return route('set-current-version', buildId);
 }
 
 function create(name: string) {
@@ -124,9 +128,11 @@ test('side by side: what began on the old version ends on it, what begins now is
   await eventually(async () => (await progress(recoveries[1]!)).state?.taskState === 'powering-off');
 
   await startWorker('v2');
+  await route('set-ramping-version', 'v2', '--percentage', '100');
+  const [ramped] = (await building(['ramped'])) as [WorkflowHandle];
   await setCurrent('v2');
   expect(await drainageOf('v1')).toBe('draining');
-  const young = await building(['young-1', 'young-2', 'young-3']);
+  const young = [ramped, ...(await building(['young-1', 'young-2', 'young-3']))];
 
   finishBuilds();
   cloud.setTimes({ actionSeconds: 0.2 });

@@ -399,8 +399,9 @@ test.each([
   [{ server: { status: 'ACTIVE' } }],
   [{ server: { id: 'x', status: ['ACTIVE'] } }],
   [{ server: 'x' }],
+  [{ server: { id: 'y', status: 'ACTIVE' } }],
   ['<html>'],
-])('a server without id or status, %j, is no server', async (body) => {
+])('a server without id or status, or another one, %j, is no server', async (body) => {
   cloud.nova = (_, response) => json(response, 200, body);
   await expect(failureOf(client.getServer('x'))).resolves.toMatchObject({
     kind: 'Unavailable',
