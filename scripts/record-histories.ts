@@ -56,6 +56,14 @@ const RECORDINGS: Record<string, Recording> = {
     cloud.setState(id, { vmState: 'active', taskState: null });
     return handle;
   },
+  /** Two rounds of a watch that see nothing new. */
+  async 'create-silent-rounds'({ cloud, create, serverId }) {
+    const handle = await create({ polling: { initialInterval: '1s', maximumInterval: '5s' } });
+    const id = await serverId(handle);
+    await delay(50_000);
+    cloud.finishBuild(id);
+    return handle;
+  },
   async 'create-error'({ cloud, create, serverId }) {
     const handle = await create();
     cloud.failBuild(await serverId(handle));
