@@ -35,5 +35,7 @@ export {
 } from './client';
 export { createComputeClient, loadCloudConfig, NovaError } from './nova';
 export type { CloudConfig, ComputeClient, NovaErrorKind } from './nova';
+export { NovaPlugin } from './plugin';
+export type { NovaPluginOptions } from './plugin';
 export { createNovaWorker } from './worker';
 export type { NovaWorkerOptions } from './worker';

@@ -2,7 +2,6 @@
  * The worker process: `node lib/worker.js` polls until SIGINT or SIGTERM, then drains and exits 0. What it needs comes
  * from the environment, see the README.
  */
-import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { WorkerDeploymentVersion } from '@temporalio/common';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
@@ -19,6 +18,7 @@ import { DEFAULT_TASK_QUEUE } from './client';
 import { dataConverter, loadCodecKeys, type CodecKey } from './codec';
 import { createLogger, toTemporalLogger, type Logger } from './logger';
 import { createComputeClient, loadCloudConfig, NovaError, type ComputeClient } from './nova';
+import { PREBUILT_BUNDLE, PREBUILT_BUNDLE_WITH_ENCODED_FAILURES, WORKER_DEFAULTS } from './worker-defaults';
 
 export interface NovaWorkerOptions {
   connection: NativeConnection;
@@ -43,15 +43,6 @@ export interface NovaWorkerOptions {
   codecKeys?: readonly CodecKey[];
 }
 
-/** A POST to Nova that is under way at shutdown is waited for: it takes 30 s at most, then its answer must be recorded. */
-const SHUTDOWN_GRACE = '35s';
-
-/**
- * Waiting servers hold an activity slot each while they are watched: a slot is a timer and a few hundred bytes here,
- * so there are many.
- */
-const ACTIVITY_SLOTS = 5_000;
-
 /** A worker for this package's workflows and activities, with settings for hundreds of waiting servers. */
 export function createNovaWorker(options: NovaWorkerOptions): Promise<Worker> {
   const { connection, namespace, taskQueue, compute, shutdownSignal, identity, version, codecKeys = [] } = options;
@@ -64,22 +55,16 @@ export function createNovaWorker(options: NovaWorkerOptions): Promise<Worker> {
     connection,
     namespace,
     taskQueue,
-    ...(options.workflows ?? { workflowBundle: { codePath: path.join(__dirname, '../lib', bundleFor(codecKeys)) } }),
+    ...(options.workflows ?? {
+      workflowBundle: codecKeys.length > 0 ? PREBUILT_BUNDLE_WITH_ENCODED_FAILURES : PREBUILT_BUNDLE,
+    }),
     dataConverter: dataConverter(codecKeys),
     activities: createNovaActivities({ compute, shutdownSignal }),
-    shutdownGraceTime: SHUTDOWN_GRACE,
-    maxConcurrentActivityTaskExecutions: ACTIVITY_SLOTS,
+    ...WORKER_DEFAULTS,
     maxConcurrentWorkflowTaskExecutions: 100,
     workflowTaskPollerBehavior: { type: 'autoscaling', minimum: 2, initial: 5, maximum: 20 },
     activityTaskPollerBehavior: { type: 'autoscaling', minimum: 2, initial: 5, maximum: 20 },
-    // A workflow whose worker was killed is handed to another one after this, not after the default of 10 s.
-    stickyQueueScheduleToStartTimeout: '1s',
   });
-}
-
-/** How workflows write failures down is part of their bundle. */
-function bundleFor(codecKeys: readonly CodecKey[]): string {
-  return codecKeys.length > 0 ? 'workflow-bundle.encoded-failures.js' : 'workflow-bundle.js';
 }
 
 /** Ends a process with one clear line instead of a stack trace. */

@@ -1,9 +1,11 @@
-import { ApplicationFailure } from '@temporalio/common';
+import { ApplicationFailure, type Payload } from '@temporalio/common';
+import { encode } from '@temporalio/common/lib/encoding';
 import fc from 'fast-check';
 import { parseTime } from '../../src/time';
 import { checkCreateServerInput } from '../../src/workflows/create-server-input';
 import { checkDuration, UNREADABLE } from '../../src/workflows/input';
 import { checkNotification, checkRecoverInstanceInput } from '../../src/workflows/recover-instance-input';
+import { payloadConverter } from '../../src/workflows/payload-converter';
 import { hostileText, hostileValue, like, runs } from '../support/property';
 
 /**
@@ -165,6 +167,20 @@ function nested(levels: number): object {
   for (let level = 1; level < levels; level++) object = { a: object };
   return object;
 }
+
+test('an argument that is no JSON is refused; one that only lacks its codec waits for a worker that has it', () => {
+  const payload = (encoding: string, text: string): Payload => ({
+    metadata: { encoding: encode(encoding) },
+    data: encode(text),
+  });
+  const read = (argument: Payload): unknown => payloadConverter.fromPayload(argument);
+  expect(read(payload('json/plain', '{"a":1}'))).toEqual({ a: 1 });
+  for (const encoding of ['json/plain', 'json/protobuf', 'binary/protobuf']) {
+    expect(read(payload(encoding, '{"a":'))).toBe(UNREADABLE);
+  }
+  expect(read({})).toBe(UNREADABLE);
+  expect(() => read(payload('binary/encrypted', 'x'))).toThrow('Unknown encoding: binary/encrypted');
+});
 
 test('times are ISO 8601, in UTC where no zone is given', () => {
   const noon = Date.UTC(2026, 10, 30, 12);

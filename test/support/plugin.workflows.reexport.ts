@@ -1,0 +1,3 @@
+/** As many users write it. */
+export * from '../../src/workflows';
+export { greet } from './plugin.workflows';
