@@ -6,7 +6,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { BrokenCircuitError, circuitBreaker, ConsecutiveBreaker, handleWhen } from 'cockatiel';
 import { NovaError, type ComputeClient, type NovaServer } from '../nova';
-import { LIST_OVERLAP, LISTED_FROM, listPause, VERIFY_AFTER, VERIFY_EVERY } from '../policy/polling';
+import { LIST_OVERLAP, LISTED_FROM, listPause, LONGEST_REACH, VERIFY_AFTER, VERIFY_EVERY } from '../policy/polling';
 import { sameState, toServerState, type ServerState } from '../policy/server-state';
 
 /** Two GETs answered 404 make a server gone; the second comes a second later. */
@@ -117,7 +117,7 @@ export class SharedLooks {
     { serverId, seen, covered }: { serverId: string; seen: ServerState | null; covered?: Covered | undefined },
     signal: AbortSignal,
   ): Promise<Seat | undefined> {
-    if (!covered || !seen || Math.abs(Date.now() - covered.until) > VERIFY_AFTER) return undefined;
+    if (!covered || !seen || Math.abs(Date.now() - covered.until) > LONGEST_REACH) return undefined;
     const { projectId, until, lookedAt } = covered;
     if (projectId !== (await this.compute.ownProjectId({ signal }))) return undefined;
     return { serverId, state: seen, projectId, coveredUntil: until, listsFrom: until, lookedAt };
@@ -241,7 +241,7 @@ export class SharedLooks {
 
   private async listOnce(begun: number): Promise<void> {
     const oldest = Math.min(...this.all().map(({ seat }) => seat.coveredUntil));
-    const from = Math.max(oldest, begun - VERIFY_AFTER);
+    const from = Math.max(oldest, begun - LONGEST_REACH);
     try {
       const options = { signal: this.shutdown };
       const servers = await this.ask(() => this.compute.listChangedServers(from - LIST_OVERLAP, options));

@@ -77,6 +77,12 @@ export function listPause(interval: number, took: number): number {
  */
 export const LIST_OVERLAP = 5_000;
 
-/** A server that the list has not shown for so long is looked at by id, as a safety net; one a second at most. */
-export const VERIFY_AFTER = 60_000;
+/** A list reaches no further back than this: who has not been covered for longer is looked at by id. */
+export const LONGEST_REACH = 60_000;
+
+/**
+ * A server that the list has not shown for so long is looked at by id, as a safety net (it may be gone without a trace);
+ * of all who wait, one a second at most.
+ */
+export const VERIFY_AFTER = 5_000;
 export const VERIFY_EVERY = 1_000;
