@@ -5,6 +5,7 @@
  */
 import os from 'node:os';
 import { benchCreate } from './create';
+import { benchPeers } from './peers';
 import { benchRecover } from './recover';
 import { benchWait } from './wait';
 
@@ -18,6 +19,7 @@ export interface Measure {
 
 const BENCHES: Record<string, () => Promise<Measure[]>> = {
   create: benchCreate,
+  peers: benchPeers,
   recover: benchRecover,
   wait: benchWait,
 };

@@ -19,7 +19,7 @@ import { buildGophercloud, installPython } from './peers/install';
 import { quantile } from './stage';
 
 const COUNTS = { measure: 200, mishap: 50 };
-/** Each is a process that takes half a second of CPU to start: 200 of them would measure this machine. */
+/** Each is a process that takes over a second of CPU: 200 of them would measure this machine. */
 const COUNTS_OF_PROCESSES = { measure: 20, mishap: 5 };
 /**
  * Spread evenly between: with one length for all, an interval between looks that happens to divide it would decide the

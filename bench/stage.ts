@@ -1,14 +1,17 @@
 /** What a benchmark runs on: a Temporal dev server, a cloud (simulated in this process, or a real one), workers in processes of their own. */
 import { spawn, type ChildProcess } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import path from 'node:path';
 import { Client, Connection } from '@temporalio/client';
+import { dataConverter, loadCodecKeys } from '../src/codec';
 import { startTemporalServer, type TemporalServer } from '../src/demo/temporal-server';
-import { counter, usageOf, type Usage } from './usage';
 import { SimulatedCloud, type SimulatedCloudOptions } from '../src/simulator';
+import { counter, usageOf, type Usage } from './usage';
 
 export class Stage {
-  readonly taskQueue = 'bench';
+  /** Its own, so that two stages on one Temporal server don't work for each other. */
+  readonly taskQueue = `bench-${randomBytes(4).toString('hex')}`;
   private readonly workers: ChildProcess[] = [];
   private readonly metricsAddress = `127.0.0.1:${20_000 + Math.floor(Math.random() * 10_000)}`;
 
@@ -25,7 +28,11 @@ export class Stage {
   static async open(on: SimulatedCloudOptions | 'environment', user: 'admin' | 'demo' = 'demo'): Promise<Stage> {
     const server = await startTemporalServer({ port: 0, log: console.error });
     const simulated = on === 'environment' ? undefined : await SimulatedCloud.start(on);
-    const client = new Client({ connection: await Connection.connect({ address: server.address }) });
+    const client = new Client({
+      connection: await Connection.connect({ address: server.address }),
+      // The worker takes them from the same environment.
+      dataConverter: dataConverter(loadCodecKeys()),
+    });
     const stage = new Stage(server, simulated, simulated?.env(user) ?? process.env, client);
     await stage.addWorker();
     return stage;
@@ -72,6 +79,16 @@ export class Stage {
       });
       child.once('exit', () => reject(new Error(`the worker ended before it polled: ${output}`)));
     });
+  }
+
+  /** SIGKILL to every worker. */
+  async killWorkers(): Promise<void> {
+    const killed = this.workers.splice(0).map(async (worker) => {
+      const exit = once(worker, 'exit');
+      worker.kill('SIGKILL');
+      await exit;
+    });
+    await Promise.all(killed);
   }
 
   async close(): Promise<void> {

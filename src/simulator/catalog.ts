@@ -4,13 +4,19 @@ import { unauthorized } from './compute';
 import type { Answer, ServiceRequest } from './message';
 
 /** Glance's `/v2/images`: one public image, 'tiny'. */
-export function image(request: ServiceRequest, imageId: string, authenticated: boolean, keystoneUrl: string): Answer {
+export function image(
+  request: ServiceRequest,
+  imageId: string,
+  authenticated: boolean,
+  keystoneUrl: string,
+  url: string,
+): Answer {
   const [version, collection, id] = request.segments;
   const headers = { 'x-openstack-request-id': `req-${randomUUID()}` };
   if (version === undefined) {
     return {
       status: 300,
-      body: { versions: [{ id: 'v2.15', status: 'CURRENT', links: [{ rel: 'self', href: '/v2/' }] }] },
+      body: { versions: [{ id: 'v2.15', status: 'CURRENT', links: [{ rel: 'self', href: `${url}/v2/` }] }] },
     };
   }
   if (!authenticated) return unauthorized(keystoneUrl);
@@ -48,12 +54,13 @@ export function network(
   networkId: string,
   authenticated: boolean,
   keystoneUrl: string,
+  url: string,
 ): Answer {
   const [version, collection, id] = request.segments;
   if (version === undefined) {
     return {
       status: 200,
-      body: { versions: [{ id: 'v2.0', status: 'CURRENT', links: [{ rel: 'self', href: '/v2.0/' }] }] },
+      body: { versions: [{ id: 'v2.0', status: 'CURRENT', links: [{ rel: 'self', href: `${url}/v2.0/` }] }] },
     };
   }
   if (!authenticated) return unauthorized(keystoneUrl);

@@ -327,9 +327,9 @@ export class SimulatedCloud {
       case 'compute':
         return compute(this.store, request, token && this.callerOf(token), this.authUrl);
       case 'image':
-        return image(request, this.imageId, token !== undefined, this.authUrl);
+        return image(request, this.imageId, token !== undefined, this.authUrl, `${this.url}/image`);
       case 'network':
-        return network(request, this.networkId, token !== undefined, this.authUrl);
+        return network(request, this.networkId, token !== undefined, this.authUrl, `${this.url}/network`);
       default:
         return { status: 404, body: 'No service of this cloud: /identity, /compute, /image and /network are.' };
     }

@@ -315,6 +315,24 @@ describe('as it was set up', () => {
   });
 });
 
+describe('the versions of Glance and Neutron', () => {
+  test.each([
+    ['/image', 'images'],
+    ['/network', 'networks'],
+  ])('lead to %s, where openstacksdk goes on from', async (service, collection) => {
+    await start();
+    const { versions } = (await (await fetch(cloud.url + service)).json()) as {
+      versions: { links: { href: string }[] }[];
+    };
+    const token = (await login('demo')).headers.get('x-subject-token')!;
+    const list = await fetch(new URL(collection, versions[0]?.links[0]?.href), { headers: { 'X-Auth-Token': token } });
+    expect([list.status, Object.keys((await list.json()) as object)]).toEqual([
+      200,
+      expect.arrayContaining([collection]),
+    ]);
+  });
+});
+
 describe('a fault', () => {
   test('answers in place of Nova, as often as asked', async () => {
     await start();
