@@ -194,6 +194,14 @@ export class Scene {
     };
   }
 
+  private async running(): Promise<string[]> {
+    const ids: string[] = [];
+    for await (const { workflowId } of this.client.workflow.list({ query: 'ExecutionStatus = "Running"' })) {
+      ids.push(workflowId);
+    }
+    return ids;
+  }
+
   /** At least so many have ended by now. */
   async expectEnded(count: number): Promise<void> {
     const pending = Symbol('pending');
@@ -220,9 +228,11 @@ export class Scene {
     expect(wrong.map((id) => [id, ...actions(id)])).toEqual([]);
     expect(recovered.filter((id) => this.cloud.server(id).vmState !== 'active')).toEqual([]);
 
-    const left = [];
-    for await (const { workflowId } of this.client.workflow.list({ query: 'ExecutionStatus = "Running"' })) {
-      left.push(workflowId);
+    // Temporal's list is a moment behind.
+    let left = await this.running();
+    for (let i = 0; i < 100 && left.length > 0; i++) {
+      await sleep(200);
+      left = await this.running();
     }
     expect(left).toEqual([]);
   }
