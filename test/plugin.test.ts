@@ -1,4 +1,5 @@
 import { bundleWorkflowCode, DefaultLogger, Worker, type WorkerOptions } from '@temporalio/worker';
+import type * as Package from '../src';
 import { startCreateServer } from '../src/client';
 import { SimulatedCloud } from '../src/simulator';
 import { eventually, serverIdOf } from './support/bed';
@@ -6,7 +7,7 @@ import { connect, uniqueTaskQueue, type TestTemporal } from './support/temporal'
 
 // As it is published: `npm test` builds it first.
 // eslint-disable-next-line @typescript-eslint/no-require-imports
-const { NovaPlugin } = require('../lib') as typeof import('../src');
+const { NovaPlugin } = require('../lib') as typeof Package;
 
 const ownPath = require.resolve('./support/plugin.workflows');
 const reexportPath = require.resolve('./support/plugin.workflows.reexport');
