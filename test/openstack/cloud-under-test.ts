@@ -185,7 +185,7 @@ export class CloudUnderTest {
   static async open(options: SimulatedCloudOptions = {}): Promise<CloudUnderTest> {
     const simulated = IS_REAL
       ? undefined
-      : await SimulatedCloud.start({ buildSeconds: 0.2, actionSeconds: 0.06, ...options });
+      : await SimulatedCloud.start({ buildSeconds: 0.2, actionSeconds: 0.15, ...options });
     const settings = simulated === undefined ? process.env : { ...simulated.env('admin'), OS_TEST_USERNAME: 'demo' };
     const authUrl = setting(settings, 'OS_AUTH_URL').replace(/\/(v3\/?)?$/, '/v3');
     const http = axios.create({
