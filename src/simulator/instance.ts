@@ -54,8 +54,12 @@ export class Instance {
   host: string | null = null;
   /** False while it is a build request only: some of Nova's actions don't find it yet. */
   inCell = false;
+  /** It fitted nowhere, and is kept in the cell for those. */
+  inCell0 = false;
   /** Deleted and out of Nova's sight: GET answers 404. */
   gone = false;
+  /** Deleted before it had a host: `updated_at` says nothing of it. */
+  goneUntold = false;
   downCell = false;
   lockedBy: 'owner' | 'admin' | null = null;
   lockedReason: string | null = null;
@@ -159,6 +163,7 @@ export class Instance {
 
   private fitNowhere(now: number): void {
     this.enterCell(now);
+    this.inCell0 = true;
     const message = 'No valid host was found. ';
     this.failInto({ code: 500, message, created: now }, now);
     this.log.finish(now, null, message);
@@ -392,7 +397,10 @@ export class Instance {
   /** DELETE, and forceDelete with `force`. */
   delete(now: number, requestId: string, caller: Caller, force: boolean): void {
     if (this.deleting) return;
-    if (!this.inCell || this.host === null) return this.vanish(now);
+    if (!this.inCell || this.host === null) {
+      this.goneUntold = this.vmState === 'building';
+      return this.vanish(now);
+    }
     const soft = !force && this.around.reclaimMs > 0 && this.launchedAt !== null;
     const event = soft ? 'compute_soft_delete_instance' : 'compute_terminate_instance';
     this.log.begin('delete', requestId, caller, now, this.host, event);

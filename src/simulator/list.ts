@@ -111,12 +111,12 @@ function tagged(value: string, fits: (wanted: string[], tags: string[]) => boole
   return (instance) => fits(wanted, instance.tags);
 }
 
-/** The database keeps whole seconds. */
+/** The database keeps whole seconds, and nothing of a build request, which therefore fits any time. */
 const changed = (instance: Instance): number => Math.floor(instance.updatedAt / 1000) * 1000;
 const after =
   (time: number): Filter =>
   (instance) =>
-    changed(instance) >= time;
+    !instance.goneUntold && (!instance.inCell || changed(instance) >= time);
 const before =
   (time: number): Filter =>
   (instance) =>

@@ -78,11 +78,11 @@ export function tags(store: Store, context: Context, id: string): Answer {
     case 'PUT': {
       const { tags = [] } = (json(context.request) ?? {}) as { tags?: string[] };
       tags.forEach((one, index) => validTag(one, index));
-      store.replaceTags(instance, tags, context.now);
+      store.replaceTags(instance, tags);
       return { status: 200, body: { tags } };
     }
     case 'DELETE':
-      store.replaceTags(instance, [], context.now);
+      store.replaceTags(instance, []);
       return { status: 204 };
     default:
       return NOT_FOUND;
@@ -98,14 +98,14 @@ export function tag(store: Store, context: Context, id: string, name: string): A
   if (method === 'PUT') {
     validTag(name, 0);
     if (has) return { status: 204 };
-    store.replaceTags(instance, [...instance.tags, name], context.now);
+    store.replaceTags(instance, [...instance.tags, name]);
     return { status: 201, headers: { Location: `${store.root}/v2.1/servers/${id}/tags/${name}` } };
   }
   if (method !== 'GET' && method !== 'DELETE') return NOT_FOUND;
   if (!has) throw new Refusal(404, `Server ${id} has no tag '${name}'`);
   if (method === 'DELETE') {
     const left = instance.tags.filter((one) => one !== name);
-    store.replaceTags(instance, left, context.now);
+    store.replaceTags(instance, left);
   }
   return { status: 204 };
 }

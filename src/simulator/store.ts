@@ -106,11 +106,11 @@ export class Store {
     return found.filter((instance) => !instance.gone);
   }
 
-  replaceTags(instance: Instance, tags: string[], now: number): void {
+  /** Tags are rows of a table of their own: `updated` stays what it is. */
+  replaceTags(instance: Instance, tags: string[]): void {
     this.untag(instance);
     instance.tags = [...tags];
     this.tag(instance, tags);
-    instance.updatedAt = now;
   }
 
   private tag(instance: Instance, tags: readonly string[]): void {

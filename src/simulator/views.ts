@@ -74,7 +74,9 @@ export function serverDetail(instance: Instance, viewer: Viewer, list = false): 
     links: serverLinks(instance.id, root),
     'OS-DCF:diskConfig': 'MANUAL',
   };
-  if (FAULT_STATUSES.includes(status) && instance.fault !== null) {
+  // A list looks for faults in one database only, not in each cell's (nova/objects/instance.py, `fill_faults`).
+  const isHidden = list && instance.inCell0;
+  if (FAULT_STATUSES.includes(status) && instance.fault !== null && !isHidden) {
     const { code, message, created, details } = instance.fault;
     view['fault'] = { code, created: zulu(created), message };
     if (details !== undefined && (viewer.caller.isAdmin || code !== 500))
