@@ -2,7 +2,13 @@
 import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { SharedLooks, type Seat } from '../../src/activities/shared-looks';
-import { createComputeClient, loadCloudConfig, type ComputeClient, type NovaServer } from '../../src/nova';
+import {
+  createComputeClient,
+  loadCloudConfig,
+  type ComputeClient,
+  type NovaServer,
+  type NovaServerRequest,
+} from '../../src/nova';
 import { SimulatedCloud } from '../../src/simulator';
 import { eventually } from '../support/bed';
 
@@ -172,4 +178,19 @@ test('what a list says that began before a look by id is not believed', async ()
   const next = await Promise.race([shared.next(seat, 5_000, 100, giveUp), sleep(2_000).then(() => 'gone' as const)]);
   expect(next).toBe('gone'); // nothing new in two seconds, in which the slow list came
   expect(vmState(await early)).toBe('stopped');
+});
+
+test('who goes to ERROR has the fault, although the list does not show it', async () => {
+  const others = await Promise.all((await makeServers(3)).map(sit));
+  cloud.setTimes({ buildSeconds: 10 });
+  const request = { name: 'misfit', flavorRef: cloud.impossibleFlavorId, imageRef: cloud.imageId, networks: 'none' };
+  const misfit = await sit((await compute.createServer(request as NovaServerRequest, { tags: [] })).id);
+  for (const seat of others) void wait(seat);
+  let server: NovaServer | null | 'unchanged';
+  do server = await wait(misfit);
+  while (typeof server === 'object' && server?.status === 'BUILD');
+  expect(server).toMatchObject({ status: 'ERROR', fault: { message: 'No valid host was found. ' } });
+  expect(misfit.state.status).toBe('ERROR');
+  expect(lists().length).toBeGreaterThan(0);
+  expect(looksById()).toHaveLength(5); // one each to begin with, and one for the fault
 });
