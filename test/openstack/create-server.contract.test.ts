@@ -1,39 +1,23 @@
 /** `CreateServerWorkflow` end to end, on the cloud under test. */
-import type { Worker } from '@temporalio/worker';
 import { startCreateServer, type CreateServerInput } from '../../src/client';
-import { createComputeClient, loadCloudConfig, type ComputeClient } from '../../src/nova';
-import { createNovaWorker } from '../../src/worker';
 import { failureOf, progress, serverIdOf } from '../support/bed';
-import { connect, uniqueTaskQueue, workflowBundle, type TestTemporal } from '../support/temporal';
+import { connect, type TestTemporal } from '../support/temporal';
 import { CloudUnderTest } from './cloud-under-test';
+import { endService, startService, type Service } from './service';
 
 let cloud: CloudUnderTest;
 let temporal: TestTemporal;
-let compute: ComputeClient;
-let worker: Worker;
-let running: Promise<void>;
-const taskQueue = uniqueTaskQueue();
+let service: Service | undefined;
 const shutdown = new AbortController();
 
 beforeAll(async () => {
   cloud = await CloudUnderTest.open();
   temporal = await connect();
-  compute = createComputeClient(loadCloudConfig(cloud.environment()));
-  worker = await createNovaWorker({
-    connection: temporal.nativeConnection,
-    namespace: temporal.namespace,
-    taskQueue,
-    compute,
-    shutdownSignal: shutdown.signal,
-    workflows: { workflowBundle: await workflowBundle() },
-  });
-  running = worker.run();
+  service = await startService(temporal, cloud.environment(), shutdown.signal);
 });
 afterAll(async () => {
   shutdown.abort();
-  worker?.shutdown();
-  await running;
-  compute?.close();
+  if (service) await endService(service);
   await temporal?.close();
   await cloud?.close();
 });
@@ -44,7 +28,7 @@ function create(server: Record<string, unknown> = {}, input: Partial<CreateServe
   return startCreateServer(
     temporal.client,
     { server: cloud.request(server) as unknown as CreateServerInput['server'], ...input },
-    { workflowId: `${cloud.runTag}-create-${++count}`, taskQueue },
+    { workflowId: `${cloud.runTag}-create-${++count}`, taskQueue: service?.taskQueue },
   );
 }
 

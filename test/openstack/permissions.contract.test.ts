@@ -5,7 +5,6 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import type { Worker } from '@temporalio/worker';
 import {
   startCreateServer,
   startRecoverInstance,
@@ -13,21 +12,13 @@ import {
   type RecoverInstanceInput,
   type RecoverInstanceResult,
 } from '../../src/client';
-import { createComputeClient, loadCloudConfig, type ComputeClient } from '../../src/nova';
 import type { AccessRule, PolicyOverrides } from '../../src/simulator';
-import { createNovaWorker } from '../../src/worker';
 import { failureOf } from '../support/bed';
-import { connect, uniqueTaskQueue, workflowBundle, type TestTemporal } from '../support/temporal';
+import { connect, type TestTemporal } from '../support/temporal';
 import { CloudUnderTest, IS_REAL, Session, skipped, until, type Answer } from './cloud-under-test';
+import { endService, startService, type Service } from './service';
 
 /** A worker whose requests to the cloud are one user's. */
-interface Service {
-  taskQueue: string;
-  worker: Worker;
-  running: Promise<void>;
-  compute: ComputeClient;
-}
-
 type Role = 'reader' | 'member' | 'admin';
 
 const ROLES: readonly Role[] = ['reader', 'member', 'admin'];
@@ -91,24 +82,8 @@ let readerOnlyReads: boolean;
 let host: string;
 let shutdown: AbortController;
 
-async function service(environment: NodeJS.ProcessEnv): Promise<Service> {
-  const compute = createComputeClient(loadCloudConfig(environment));
-  const taskQueue = uniqueTaskQueue();
-  const worker = await createNovaWorker({
-    connection: temporal.nativeConnection,
-    namespace: temporal.namespace,
-    taskQueue,
-    compute,
-    shutdownSignal: shutdown.signal,
-    workflows: { workflowBundle: await workflowBundle() },
-  });
-  return { taskQueue, worker, running: worker.run(), compute };
-}
-
-async function end({ worker, running, compute }: Service): Promise<void> {
-  worker.shutdown();
-  await running;
-  compute.close();
+function service(environment: NodeJS.ProcessEnv): Promise<Service> {
+  return startService(temporal, environment, shutdown.signal);
 }
 
 /** A user who has the role reader alone, in the owner's project. */
@@ -157,7 +132,7 @@ describe.each(DEFAULTS)('with $defaults', ({ enforceNewDefaults }) => {
   afterEach(() => cloud.sweep());
   afterAll(async () => {
     shutdown.abort();
-    for (const one of Object.values(services ?? {})) await end(one);
+    for (const one of Object.values(services ?? {})) await endService(one);
     await temporal?.close();
     await forgetReader();
     await cloud?.close();
@@ -538,7 +513,7 @@ describe.each(DEFAULTS)('with $defaults', ({ enforceNewDefaults }) => {
         message: expect.stringContaining('access rules may not allow this request'),
       });
     } finally {
-      if (confined) await end(confined);
+      if (confined) await endService(confined);
       await users.member.request('DELETE', `${credentials}/${id}`);
       const { access_rules: kept = [] } = made.body.application_credential as { access_rules?: { id: string }[] };
       for (const one of kept) {

@@ -1,22 +1,13 @@
 /** `RecoverInstanceWorkflow` end to end, on the cloud under test: each vm_state that it can reach. */
 import { randomUUID } from 'node:crypto';
 import { CancelledFailure, WorkflowFailedError } from '@temporalio/client';
-import type { Worker } from '@temporalio/worker';
 import { startRecoverInstance, type RecoverInstanceInput, type RecoverInstanceResult } from '../../src/client';
-import { createComputeClient, loadCloudConfig, type ComputeClient } from '../../src/nova';
-import { createNovaWorker } from '../../src/worker';
 import { failureOf, progress } from '../support/bed';
-import { connect, uniqueTaskQueue, workflowBundle, type TestTemporal } from '../support/temporal';
+import { connect, type TestTemporal } from '../support/temporal';
 import { CloudUnderTest, skipped, until, type Look, type Session } from './cloud-under-test';
+import { endService, startService, type Service } from './service';
 
 /** A worker whose requests to the cloud are one user's. */
-interface Service {
-  taskQueue: string;
-  worker: Worker;
-  running: Promise<void>;
-  compute: ComputeClient;
-}
-
 let cloud: CloudUnderTest;
 let temporal: TestTemporal;
 /** The servers' owner. */
@@ -25,18 +16,8 @@ let member: Service;
 let operator: Service;
 const shutdown = new AbortController();
 
-async function service(user: Session): Promise<Service> {
-  const compute = createComputeClient(loadCloudConfig(cloud.environment(user)));
-  const taskQueue = uniqueTaskQueue();
-  const worker = await createNovaWorker({
-    connection: temporal.nativeConnection,
-    namespace: temporal.namespace,
-    taskQueue,
-    compute,
-    shutdownSignal: shutdown.signal,
-    workflows: { workflowBundle: await workflowBundle() },
-  });
-  return { taskQueue, worker, running: worker.run(), compute };
+function service(user: Session): Promise<Service> {
+  return startService(temporal, cloud.environment(user), shutdown.signal);
 }
 
 beforeAll(async () => {
@@ -48,11 +29,7 @@ beforeAll(async () => {
 afterEach(() => cloud.sweep());
 afterAll(async () => {
   shutdown.abort();
-  for (const { worker, running, compute } of new Set([member, operator].filter(Boolean))) {
-    worker.shutdown();
-    await running;
-    compute.close();
-  }
+  for (const one of new Set([member, operator].filter(Boolean))) await endService(one);
   await temporal?.close();
   await cloud?.close();
 });
