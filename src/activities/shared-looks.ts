@@ -66,6 +66,8 @@ export class SharedLooks {
   private count = 0;
   private listing = false;
   private hurry: (() => void) | undefined;
+  /** Of those who waited when the pause before the next list was reckoned. */
+  private shortestInterval = Infinity;
   private listFailures = 0;
   /** A look by id was answered since the list fails. */
   private onlyListFails = false;
@@ -202,8 +204,9 @@ export class SharedLooks {
     const ofServer = this.waiters.get(seat.serverId) ?? new Set();
     this.waiters.set(seat.serverId, ofServer.add(waiter));
     this.count++;
-    if (this.listing) this.hurry?.();
-    else if (this.isListWorthIt()) void this.list();
+    if (this.listing) {
+      if (waiter.interval < this.shortestInterval) this.hurry?.();
+    } else if (this.isListWorthIt()) void this.list();
   }
 
   private remove(waiter: Waiter): void {
@@ -225,7 +228,10 @@ export class SharedLooks {
         const begun = Date.now();
         await this.listOnce(begun);
         const took = Date.now() - begun;
-        await this.pauseUntil(() => begun + listPause(Math.min(...this.all().map(({ interval }) => interval)), took));
+        await this.pauseUntil(() => {
+          this.shortestInterval = Math.min(...this.all().map(({ interval }) => interval));
+          return begun + listPause(this.shortestInterval, took);
+        });
       }
     } finally {
       this.listing = false;

@@ -4,7 +4,7 @@ import type { CloudConfig } from './config';
 import { minorOf, OLDEST_MICROVERSION, withoutSlashes } from './config';
 import { NovaError } from './errors';
 import type { HttpAnswer, HttpRequest } from './http';
-import { createHttpClient, unexpectedAnswer } from './http';
+import { createHttpClient, httpDate, unexpectedAnswer } from './http';
 import type { Logger, ServiceType, Session } from './identity';
 import { createIdentity, endpointOf, withSignal } from './identity';
 import {
@@ -259,6 +259,9 @@ export function createComputeClient(config: CloudConfig, options: ComputeClientO
     return all((query) => send({ type, method: 'GET', path, url, query }, requestOptions.signal), key, parse);
   }
 
+  const listServers: ComputeClient['listServers'] = (query, requestOptions) =>
+    all((page) => nova('GET', '/servers/detail', requestOptions, { query: page }), 'servers', parseServer, query);
+
   return {
     microversion: (requestOptions) => microversion(requestOptions?.signal),
 
@@ -290,18 +293,10 @@ export function createComputeClient(config: CloudConfig, options: ComputeClientO
         requestOptions,
       ),
 
-    listServers: (query, requestOptions) =>
-      all((page) => nova('GET', '/servers/detail', requestOptions, { query: page }), 'servers', parseServer, query),
+    listServers,
 
-    async listChangedServers(since, requestOptions) {
-      const query = { 'changes-since': new Date(since + novaIsAheadBy).toISOString() };
-      return all(
-        (page) => nova('GET', '/servers/detail', requestOptions, { query: page }),
-        'servers',
-        parseServer,
-        query,
-      );
-    },
+    listChangedServers: (since, requestOptions) =>
+      listServers({ 'changes-since': new Date(since + novaIsAheadBy).toISOString() }, requestOptions),
 
     async deleteServer(id, requestOptions) {
       await nova('DELETE', serverPath(id), requestOptions);
@@ -416,8 +411,8 @@ function negotiationError(error: NovaError): NovaError {
 
 /** `Date` has whole seconds: half a one is added. */
 function aheadBy(date: string | undefined): number | undefined {
-  const ms = date === undefined ? NaN : Date.parse(date);
-  return Number.isNaN(ms) ? undefined : ms + 500 - Date.now();
+  const ms = httpDate(date);
+  return ms === undefined ? undefined : ms + 500 - Date.now();
 }
 
 function isStatus(error: unknown, status: number): error is NovaError {

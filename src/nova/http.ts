@@ -279,7 +279,7 @@ export function retryAfter(value: string | undefined, date?: string): number | u
 }
 
 /** Date.parse alone takes nearly anything for a date; all three forms of an HTTP date begin with the day's name. */
-function httpDate(value: string | undefined): number | undefined {
+export function httpDate(value: string | undefined): number | undefined {
   if (value === undefined || !/^\s*(mon|tue|wed|thu|fri|sat|sun)[a-z]*,?\s/i.test(value)) return undefined;
   const ms = Date.parse(/gmt|utc/i.test(value) ? value : `${value} GMT`);
   return Number.isNaN(ms) ? undefined : ms;
