@@ -20,7 +20,7 @@ const forWorkflows = {
 };
 
 export default tseslint.config(
-  { ignores: ['lib/', 'node_modules/', 'coverage/'] },
+  { ignores: ['lib/', 'node_modules/', 'coverage/', 'docs-api/'] },
   eslint.configs.recommended,
   {
     files: ['**/*.ts'],

@@ -5,6 +5,7 @@
  */
 import os from 'node:os';
 import { benchCreate } from './create';
+import { benchGrowth } from './growth';
 import { benchPeers } from './peers';
 import { benchRecover } from './recover';
 import { benchWait } from './wait';
@@ -19,9 +20,10 @@ export interface Measure {
 
 const BENCHES: Record<string, () => Promise<Measure[]>> = {
   create: benchCreate,
-  peers: benchPeers,
-  recover: benchRecover,
   wait: benchWait,
+  recover: benchRecover,
+  growth: benchGrowth,
+  peers: benchPeers,
 };
 
 async function main(names: string[]): Promise<void> {

@@ -43,9 +43,13 @@ export class Stage {
     return this.simulated;
   }
 
-  /** Of the first worker. */
+  /** CPU of all workers, memory of the largest. */
   workerUsage(): Usage {
-    return usageOf(this.workers[0]?.pid);
+    const usages = this.workers.map(({ pid }) => usageOf(pid));
+    return {
+      cpu: usages.reduce((sum, { cpu }) => sum + cpu, 0),
+      memory: Math.max(...usages.map(({ memory }) => memory)),
+    };
   }
 
   temporalUsage(): Usage {
@@ -58,7 +62,9 @@ export class Stage {
     return (await counter(page, 'temporal_request')) + (await counter(page, 'temporal_long_request'));
   }
 
-  async addWorker(): Promise<void> {
+  /** @returns milliseconds from the start of the process until it polls */
+  async addWorker(): Promise<number> {
+    const began = Date.now();
     const child = spawn(process.execPath, [path.join(__dirname, '../lib/worker.js')], {
       env: {
         ...process.env,
@@ -79,6 +85,7 @@ export class Stage {
       });
       child.once('exit', () => reject(new Error(`the worker ended before it polled: ${output}`)));
     });
+    return Date.now() - began;
   }
 
   /** SIGKILL to every worker. */

@@ -10,12 +10,14 @@ import { Client, Connection, type WorkflowHandle } from '@temporalio/client';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils';
 import { DefaultLogger, NativeConnection, Runtime } from '@temporalio/worker';
 import {
+  NOVA_SEARCH_ATTRIBUTES,
   startCreateServer,
   startRecoverInstance,
   type CreateServerInput,
   type Progress,
   type RecoverInstanceInput,
   type ServerState,
+  type StartCreateServerOptions,
 } from '../src/client';
 import { startTemporalServer } from '../src/demo/temporal-server';
 import { createComputeClient, loadCloudConfig } from '../src/nova';
@@ -33,7 +35,7 @@ const SELDOM = { initialInterval: 20_000, maximumInterval: 20_000 };
 
 interface Stage {
   cloud: SimulatedCloud;
-  create(input?: Partial<CreateServerInput>, taskQueue?: string): Promise<WorkflowHandle>;
+  create(input?: Partial<CreateServerInput>, options?: Partial<StartCreateServerOptions>): Promise<WorkflowHandle>;
   /** Puts an intermediate result into a handle's progress. */
   serverId(handle: WorkflowHandle): Promise<string>;
   /** A server that is ACTIVE, or in the state that these actions of its owner lead to. */
@@ -63,6 +65,10 @@ const RECORDINGS: Record<string, Recording> = {
     await delay(50_000);
     cloud.finishBuild(id);
     return handle;
+  },
+  async 'create-searchable'({ cloud, create }) {
+    cloud.setTimes({ buildSeconds: 1 });
+    return create({}, { typedSearchAttributes: NOVA_SEARCH_ATTRIBUTES });
   },
   async 'create-error'({ cloud, create, serverId }) {
     const handle = await create();
@@ -173,7 +179,7 @@ const RECORDINGS: Record<string, Recording> = {
     return handle;
   },
   async 'create-versioned'({ cloud, create, serverId }) {
-    const handle = await create({ polling: SELDOM }, VERSIONED_TASK_QUEUE);
+    const handle = await create({ polling: SELDOM }, { taskQueue: VERSIONED_TASK_QUEUE });
     const id = await serverId(handle);
     await handle.executeUpdate('extendTimeout', { args: ['1h'] });
     cloud.finishBuild(id);
@@ -338,6 +344,7 @@ async function main(names: string[]): Promise<void> {
   const server = await startTemporalServer({
     port: 0,
     dynamicConfig: { 'limit.historyCount.suggestContinueAsNew': 80 },
+    searchAttributes: { NovaServerId: 'Keyword', NovaServerStatus: 'Keyword' },
   });
   const cloud = await SimulatedCloud.start();
   const compute = createComputeClient(loadCloudConfig(cloud.env()));
@@ -375,7 +382,7 @@ async function main(names: string[]): Promise<void> {
       cloud.setTimes({ buildSeconds: Infinity, actionSeconds: 0.1 });
       await record({
         cloud,
-        create: (input = {}, taskQueue = TASK_QUEUE) =>
+        create: (input = {}, options = {}) =>
           startCreateServer(
             client,
             {
@@ -383,7 +390,7 @@ async function main(names: string[]): Promise<void> {
               polling: POLLING,
               ...input,
             },
-            { workflowId: name, taskQueue },
+            { workflowId: name, taskQueue: TASK_QUEUE, ...options },
           ),
         serverId: (handle) =>
           eventually(async () => {

@@ -16,6 +16,7 @@ const collect = (value: string, before: string[] = []): string[] => [...before, 
 
 const taskQueue = () => new Option('--task-queue <name>', 'default: TEMPORAL_TASK_QUEUE, else nova');
 const json = () => new Option('--json', 'print one JSON document on standard output, and everything else beside it');
+const cloud = () => new Option('--cloud <name>', "one of the worker's other clouds, by its name; default: its own");
 const repeated = (flags: string, description: string) =>
   new Option(flags, `${description}; repeatable`).argParser(collect);
 
@@ -64,6 +65,7 @@ function addCreate(temporalNova: Command, run: Run): void {
       ),
     )
     .option('--workflow-id <id>', 'default: create-<name>-<random>; a second start with the same id is refused')
+    .addOption(cloud())
     .option('--wait', 'wait until the server is ACTIVE, and show how it gets there')
     .addOption(taskQueue())
     .addOption(json())
@@ -91,6 +93,7 @@ function addRecover(temporalNova: Command, run: Run): void {
     .option('--event <name>', 'what a monitor noticed, such as LIFECYCLE')
     .option('--generated-time <time>', 'when it noticed, ISO 8601: an instance started since is left alone')
     .option('--host <name>', 'where it noticed')
+    .addOption(cloud())
     .option('--wait', 'wait for the end, and show how it gets there')
     .addOption(taskQueue())
     .addOption(json())

@@ -21,6 +21,8 @@ export type {
   RecoveryReason,
   RecoveryStep,
   ServerState,
+  StartedServer,
+  WorkflowFailure,
   WorkflowFailureDetails,
 } from './client';
 export {
@@ -28,14 +30,19 @@ export {
   dataConverter,
   DEFAULT_TASK_QUEUE,
   EncryptionCodec,
+  failureOf,
   loadCodecKeys,
+  NOVA_SEARCH_ATTRIBUTES,
   recoveryWorkflowId,
   startCreateServer,
+  startCreateServerAndGetId,
   startRecoverInstance,
 } from './client';
+export { HISTOGRAM_BUCKETS, requestMetrics } from './metrics';
 export { createComputeClient, loadCloudConfig, NovaError } from './nova';
 export type { CloudConfig, ComputeClient, NovaErrorKind } from './nova';
 export { NovaPlugin } from './plugin';
+export type { CloudSource } from './clouds';
 export type { NovaPluginOptions } from './plugin';
 export { createNovaWorker } from './worker';
 export type { NovaWorkerOptions } from './worker';

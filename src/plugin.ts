@@ -1,9 +1,15 @@
 /** These workflows and activities in a worker of somebody else's, beside its own. */
 import path from 'node:path';
 import { SimplePlugin } from '@temporalio/plugin';
-import type { BundleOptions, ReplayWorkerOptions, Worker, WorkerOptions } from '@temporalio/worker';
+import {
+  Runtime,
+  type BundleOptions,
+  type ReplayWorkerOptions,
+  type Worker,
+  type WorkerOptions,
+} from '@temporalio/worker';
 import { createNovaActivities, type NovaActivities } from './activities';
-import { createComputeClient, loadCloudConfig, type CloudConfig, type ComputeClient } from './nova';
+import { createCloudClients, loadClouds, type CloudClients, type CloudSource } from './clouds';
 import { hasOwnWorkflows, PREBUILT_BUNDLE, WORKER_DEFAULTS } from './worker-defaults';
 
 export interface NovaPluginOptions {
@@ -11,19 +17,25 @@ export interface NovaPluginOptions {
    * The cloud: its name in `clouds.yaml`; or `OS_*` settings; or a configuration that `loadCloudConfig` made. Default:
    * what the process's environment says, which is read when a worker is created.
    */
-  cloud?: string | Record<string, string | undefined> | CloudConfig;
+  cloud?: CloudSource;
+  /**
+   * More clouds, by the names that inputs give as `cloud`. A name in `clouds.yaml` stands for what is written there:
+   * `OS_*` variables are about the worker's own cloud. Default: none.
+   */
+  clouds?: Readonly<Record<string, CloudSource>>;
   /** False: the activities alone, for a worker next to the OpenStack network. Default true. */
   workflows?: boolean;
 }
 
 /** What one worker holds. */
 interface Held {
-  compute: ComputeClient;
+  clients: CloudClients;
   shutdown: AbortController;
 }
 
 const OUR_WORKFLOWS = path.join(__dirname, 'workflows/index.js');
 const HOST = path.join(__dirname, 'workflows/host.js');
+const PAYLOAD_CONVERTER = path.join(__dirname, 'workflows/payload-converter.js');
 
 /** How often a worker is asked whether its shutdown has begun: the SDK tells nobody. */
 const STATE_EVERY_MS = 100;
@@ -34,6 +46,9 @@ const STATE_EVERY_MS = 100;
  * - without `workflowsPath` and `workflowBundle`, the worker runs the bundle that comes with the package;
  * - with a `workflowsPath`, these workflows are bundled beside the user's own;
  * - a `workflowBundle` is taken as it is: make it with `bundleWorkflowCode({ plugins: [new NovaPlugin()], … })`.
+ *
+ * Bundles that it takes part in read arguments with `temporal-nova/payload-converter`, unless the host has a payload
+ * converter of its own.
  *
  * Where the worker does not say otherwise, it gets 35 s of `shutdownGraceTime` (a POST to Nova is waited for), 20,000
  * activity slots (a wait holds one) and a `stickyQueueScheduleToStartTimeout` of 1 s.
@@ -48,21 +63,23 @@ const STATE_EVERY_MS = 100;
  */
 export class NovaPlugin extends SimplePlugin {
   private readonly cloud: NovaPluginOptions['cloud'];
+  private readonly clouds: NonNullable<NovaPluginOptions['clouds']>;
   private readonly workflows: boolean;
   /** By an activity function, which a worker and its options have in common. */
   private readonly held = new WeakMap<NovaActivities['novaWatchServer'], Held>();
 
-  constructor({ cloud, workflows = true }: NovaPluginOptions = {}) {
+  constructor({ cloud, clouds = {}, workflows = true }: NovaPluginOptions = {}) {
     super({ name: 'temporal-nova' });
     this.cloud = cloud;
+    this.clouds = clouds;
     this.workflows = workflows;
   }
 
   override configureWorker(options: WorkerOptions): WorkerOptions {
-    const compute = createComputeClient(toCloudConfig(this.cloud));
+    const clients = createCloudClients(loadClouds(this.cloud, this.clouds), Runtime.instance().metricMeter);
     const shutdown = new AbortController();
-    const activities = createNovaActivities({ compute, shutdownSignal: shutdown.signal });
-    this.held.set(activities.novaWatchServer, { compute, shutdown });
+    const activities = createNovaActivities({ ...clients, shutdownSignal: shutdown.signal });
+    this.held.set(activities.novaWatchServer, { clients, shutdown });
     const { shutdownGraceTime, stickyQueueScheduleToStartTimeout, maxConcurrentActivityTaskExecutions } =
       WORKER_DEFAULTS;
     return {
@@ -80,13 +97,18 @@ export class NovaPlugin extends SimplePlugin {
 
   override configureBundler(options: BundleOptions): BundleOptions {
     if (!this.workflows) return options;
-    const { workflowsPath = OUR_WORKFLOWS, webpackConfigHook } = options;
+    const { workflowsPath = OUR_WORKFLOWS, payloadConverterPath = PAYLOAD_CONVERTER, webpackConfigHook } = options;
     return {
       ...options,
       workflowsPath: HOST,
+      payloadConverterPath,
       webpackConfigHook: (config) => {
         const hooked = webpackConfigHook?.(config) ?? config;
-        const alias = { ...hooked.resolve?.alias, 'temporal-nova-host/user-workflows$': workflowsPath };
+        const alias = {
+          '@temporalio/workflow': workflowSdkOf(workflowsPath),
+          ...hooked.resolve?.alias,
+          'temporal-nova-host/user-workflows$': workflowsPath,
+        };
         return { ...hooked, resolve: { ...hooked.resolve, alias } };
       },
     };
@@ -102,7 +124,7 @@ export class NovaPlugin extends SimplePlugin {
     } finally {
       clearInterval(timer);
       held?.shutdown.abort();
-      held?.compute.close();
+      held?.clients.close();
     }
   }
 
@@ -121,12 +143,10 @@ export class NovaPlugin extends SimplePlugin {
   }
 }
 
-function toCloudConfig(cloud: NovaPluginOptions['cloud']): CloudConfig {
-  if (typeof cloud === 'string') return loadCloudConfig({ ...process.env, OS_CLOUD: cloud });
-  if (cloud === undefined) return loadCloudConfig(process.env);
-  return isCloudConfig(cloud) ? cloud : loadCloudConfig(cloud);
-}
-
-function isCloudConfig(cloud: object): cloud is CloudConfig {
-  return 'auth' in cloud && typeof cloud.auth === 'object';
+/**
+ * The host's copy of the SDK, for its workflows and for ours. A package that is linked finds another copy beside itself,
+ * and the cancellation scopes of two copies don't take each other.
+ */
+function workflowSdkOf(workflowsPath: string): string {
+  return path.dirname(require.resolve('@temporalio/workflow/package.json', { paths: [workflowsPath, __dirname] }));
 }

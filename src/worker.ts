@@ -11,20 +11,26 @@ import {
   TransportError,
   Worker,
   type NativeConnectionOptions,
+  type TelemetryOptions,
   type WorkerOptions,
 } from '@temporalio/worker';
 import { createNovaActivities } from './activities';
 import { DEFAULT_TASK_QUEUE } from './client';
+import { createCloudClients, loadClouds, type CloudClients, type CloudConfigs } from './clouds';
 import { dataConverter, loadCodecKeys, type CodecKey } from './codec';
 import { createLogger, toTemporalLogger, type Logger } from './logger';
-import { createComputeClient, loadCloudConfig, NovaError, type ComputeClient } from './nova';
+import { HISTOGRAM_BUCKETS } from './metrics';
+import { NovaError, type ComputeClient } from './nova';
 import { PREBUILT_BUNDLE, PREBUILT_BUNDLE_WITH_ENCODED_FAILURES, WORKER_DEFAULTS } from './worker-defaults';
 
 export interface NovaWorkerOptions {
   connection: NativeConnection;
   namespace: string;
   taskQueue: string;
+  /** The worker's own cloud: of inputs without `cloud`. */
   compute: ComputeClient;
+  /** Those that inputs can name as `cloud`. Default: none. */
+  clouds?: Readonly<Record<string, ComputeClient>>;
   /** Aborted when the shutdown begins, so that watches are given up for another worker. */
   shutdownSignal: AbortSignal;
   /**
@@ -45,7 +51,8 @@ export interface NovaWorkerOptions {
 
 /** A worker for this package's workflows and activities, with settings for hundreds of waiting servers. */
 export function createNovaWorker(options: NovaWorkerOptions): Promise<Worker> {
-  const { connection, namespace, taskQueue, compute, shutdownSignal, identity, version, codecKeys = [] } = options;
+  const { connection, namespace, taskQueue, identity, version, codecKeys = [] } = options;
+  const { compute, clouds, shutdownSignal } = options;
   return Worker.create({
     ...(identity !== undefined && { identity }),
     // The workflows themselves leave it open, so that a worker that hosts them beside its own decides for all of them.
@@ -59,7 +66,7 @@ export function createNovaWorker(options: NovaWorkerOptions): Promise<Worker> {
       workflowBundle: codecKeys.length > 0 ? PREBUILT_BUNDLE_WITH_ENCODED_FAILURES : PREBUILT_BUNDLE,
     }),
     dataConverter: dataConverter(codecKeys),
-    activities: createNovaActivities({ compute, shutdownSignal }),
+    activities: createNovaActivities({ compute, clouds, shutdownSignal }),
     ...WORKER_DEFAULTS,
     maxConcurrentWorkflowTaskExecutions: 100,
     workflowTaskPollerBehavior: { type: 'autoscaling', minimum: 2, initial: 5, maximum: 20 },
@@ -77,6 +84,8 @@ interface WorkerConfig {
   metricsAddress: string | undefined;
   version: WorkerDeploymentVersion | undefined;
   codecKeys: CodecKey[];
+  /** Names in `clouds.yaml` of the clouds beside the worker's own. */
+  clouds: string[];
 }
 
 function loadWorkerConfig(env: NodeJS.ProcessEnv): WorkerConfig {
@@ -91,11 +100,22 @@ function loadWorkerConfig(env: NodeJS.ProcessEnv): WorkerConfig {
       metricsAddress: checkMetricsAddress(env.TEMPORAL_METRICS_ADDRESS),
       version: loadVersion(env),
       codecKeys: loadCodecKeys(env),
+      clouds: loadCloudNames(env),
     };
   } catch (error) {
     if (error instanceof BadConfiguration) throw error;
     throw new BadConfiguration(`The Temporal configuration is wrong: ${messageOf(error)}`);
   }
+}
+
+function loadCloudNames({ TEMPORAL_NOVA_CLOUDS: value }: NodeJS.ProcessEnv): string[] {
+  const names = (value || '').split(',').map((name) => name.trim());
+  if (value && names.includes('')) {
+    throw new BadConfiguration(
+      `TEMPORAL_NOVA_CLOUDS must be names of clouds in clouds.yaml with a comma between each two, not "${value}"`,
+    );
+  }
+  return value ? names : [];
 }
 
 /** '9464' and ':9464' listen on loopback; another host has to be named. */
@@ -142,18 +162,38 @@ const RETRY_EVERY = 2_000;
 /** How long the start waits for Keystone and Nova before it polls without having heard from them. */
 const CHECK_FOR = 5_000;
 
-/** Logs in, negotiates the microversion; keeps trying while Keystone or Nova is down. Rejects with BadConfiguration. */
-async function checkCloud(compute: ComputeClient, logger: Logger, signal: AbortSignal): Promise<void> {
+/** All at once; rejects for the first that is refused. */
+async function checkClouds({ compute, clouds }: CloudClients, logger: Logger, signal: AbortSignal): Promise<void> {
+  const others = Object.entries(clouds).filter(([, client]) => client !== compute);
+  await Promise.all([
+    checkCloud(compute, undefined, logger, signal),
+    ...others.map(([name, client]) => checkCloud(client, name, logger, signal)),
+  ]);
+}
+
+/**
+ * Logs in, negotiates the microversion; keeps trying while Keystone or Nova is down. Rejects with BadConfiguration.
+ *
+ * @param cloud its name; undefined for the worker's own
+ */
+async function checkCloud(
+  compute: ComputeClient,
+  cloud: string | undefined,
+  logger: Logger,
+  signal: AbortSignal,
+): Promise<void> {
+  const of = cloud === undefined ? '' : ` of cloud "${cloud}"`;
   for (let attempt = 1; !signal.aborted; attempt++) {
     try {
       await compute.check({ signal });
-      logger.info({ microversion: await compute.microversion({ signal }) }, 'logged in to OpenStack');
+      logger.info({ cloud, microversion: await compute.microversion({ signal }) }, `logged in to OpenStack${of}`);
       return;
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof NovaError)) throw error;
-      if (!error.retryable) throw new BadConfiguration(error.message);
-      logger.warn({ attempt }, `OpenStack can't be reached, trying again: ${error.message}`);
+      if (!error.retryable)
+        throw new BadConfiguration(cloud === undefined ? error.message : `cloud "${cloud}": ${error.message}`);
+      logger.warn({ cloud, attempt }, `OpenStack${of} can't be reached, trying again: ${error.message}`);
       await delay(RETRY_EVERY, undefined, { signal }).catch(() => undefined);
     }
   }
@@ -194,22 +234,38 @@ function isRefusal(words: string): boolean {
   );
 }
 
+function telemetryOptions({ metricsAddress }: WorkerConfig): TelemetryOptions {
+  if (metricsAddress === undefined) return {};
+  return {
+    metrics: { prometheus: { bindAddress: metricsAddress, histogramBucketOverrides: { ...HISTOGRAM_BUCKETS } } },
+  };
+}
+
+function warnOfInsecure({ own, named }: CloudConfigs, logger: Logger): void {
+  const verified = 'TLS certificates of OpenStack are not verified';
+  if (own.insecure) logger.warn(`OS_INSECURE is set: ${verified}`);
+  for (const [cloud, config] of Object.entries(named)) {
+    if (config.insecure && config !== own) logger.warn({ cloud }, `cloud "${cloud}" is set so: ${verified}`);
+  }
+}
+
 /** Runs a worker until `signal` is aborted. Rejects with one clear message when the configuration is wrong. */
 export async function runWorker(env: NodeJS.ProcessEnv, logger: Logger, signal: AbortSignal): Promise<void> {
   const config = loadWorkerConfig(env);
-  const cloud = loadCloudConfig(env);
-  if (cloud.insecure) logger.warn('OS_INSECURE is set: TLS certificates of OpenStack are not verified');
-  const compute = createComputeClient(cloud);
+  const { clouds } = config;
+  const configs = loadClouds(undefined, Object.fromEntries(clouds.map((name) => [name, name])), env);
+  warnOfInsecure(configs, logger);
   Runtime.install({
     logger: toTemporalLogger(logger),
     shutdownSignals: [],
-    telemetryOptions: config.metricsAddress ? { metrics: { prometheus: { bindAddress: config.metricsAddress } } } : {},
+    telemetryOptions: telemetryOptions(config),
   });
+  const clients = createCloudClients(configs, Runtime.instance().metricMeter);
 
   const stop = new AbortController();
   const stopSignal = AbortSignal.any([signal, stop.signal]);
   let refused: unknown;
-  const checked = checkCloud(compute, logger, stopSignal).catch((error: unknown) => {
+  const checked = checkClouds(clients, logger, stopSignal).catch((error: unknown) => {
     refused = error;
     stop.abort();
   });
@@ -217,11 +273,11 @@ export async function runWorker(env: NodeJS.ProcessEnv, logger: Logger, signal: 
 
   const connection = await reach(config, logger, stopSignal, () => NativeConnection.connect(config.connectionOptions));
   try {
-    if (connection && !stopSignal.aborted) await poll(config, connection, compute, logger, stopSignal);
+    if (connection && !stopSignal.aborted) await poll(config, connection, clients, logger, stopSignal);
   } finally {
     stop.abort();
     await checked;
-    compute.close();
+    clients.close();
     await connection?.close();
   }
   if (refused) throw refused;
@@ -230,13 +286,13 @@ export async function runWorker(env: NodeJS.ProcessEnv, logger: Logger, signal: 
 async function poll(
   config: WorkerConfig,
   connection: NativeConnection,
-  compute: ComputeClient,
+  { compute, clouds }: CloudClients,
   logger: Logger,
   signal: AbortSignal,
 ): Promise<void> {
   const { namespace, taskQueue, connectionOptions, version, codecKeys } = config;
   const worker = await reach(config, logger, signal, () =>
-    createNovaWorker({ connection, namespace, taskQueue, compute, shutdownSignal: signal, version, codecKeys }),
+    createNovaWorker({ connection, namespace, taskQueue, compute, clouds, shutdownSignal: signal, version, codecKeys }),
   );
   if (!worker) return;
   const running = worker.run();

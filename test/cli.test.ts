@@ -134,6 +134,7 @@ describe('create', () => {
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
     const lines = stdout.split('\n').filter((line) => /^\d\d:\d\d:\d\dZ /.test(line));
     expect(lines.filter((line) => / BUILD\//.test(line)).length).toBeGreaterThan(0);
+    expect(lines).toEqual([...new Set(lines)]);
     expect(lines.filter((line) => /Z {2}ACTIVE$/.test(line))).toHaveLength(1);
     expect(stdout).toContain(`Created    server ${name} is ACTIVE\n           id ${serverCalled(name)?.id}\n`);
   });

@@ -74,7 +74,7 @@ export function ours(name: string, counts: Contender['counts'], polling?: Pollin
         told,
         start: (count) => names(count).forEach((name) => void create(name)),
         kill: () => stage.killWorkers(),
-        restart: () => stage.addWorker(),
+        restart: async () => void (await stage.addWorker()),
         used: () => stage.workerUsage(),
         usedByTemporal: () => stage.temporalUsage(),
         close: () => stage.close(),

@@ -6,10 +6,12 @@ import { createHash } from 'node:crypto';
 import { ApplicationFailure, Context, type Info } from '@temporalio/activity';
 import { CancelledFailure } from '@temporalio/common';
 import { NovaError, type ComputeClient, type NovaServer, type NovaServerRequest } from '../nova';
+import type { Cloud, InCloud } from './clouds';
 import { toApplicationFailure } from './failures';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
 import { lookAgain } from './lost-answer';
+import { coveredBy, type Covered } from './shared-looks';
 
 /** What identifies one creation, across continue-as-new, reset and worker restarts. */
 export interface Creation {
@@ -20,7 +22,7 @@ export interface Creation {
   attempt: number;
 }
 
-export interface CreateServerRequest {
+export interface CreateServerRequest extends InCloud {
   creation: Creation;
   server: NovaServerRequest;
   schedulerHints?: Record<string, unknown>;
@@ -36,6 +38,10 @@ export interface CreatedServer {
   adopted: boolean;
   /** A first look, to save a round trip; null when Nova did not answer it. */
   look: Look | null;
+  /** For the first watch, which goes on from the first look. */
+  covered?: Covered;
+  /** How many watches were under way on the worker. */
+  watches?: number;
 }
 
 /** Nova takes tags of at most 60 characters without `,` and `/` (nova/api/validation/parameter_types.py, `tag`). */
@@ -88,7 +94,10 @@ export function timeLeft({ within }: CreateServerRequest, info: Info): number {
   return within - (info.currentAttemptScheduledTimestampMs - info.scheduledTimestampMs);
 }
 
-export async function createServer(compute: ComputeClient, request: CreateServerRequest): Promise<CreatedServer> {
+export async function createServer(
+  { compute, shared }: Pick<Cloud, 'compute' | 'shared'>,
+  request: CreateServerRequest,
+): Promise<CreatedServer> {
   const context = Context.current();
   const { info, cancellationSignal } = context;
   const started = Date.now();
@@ -124,7 +133,8 @@ export async function createServer(compute: ComputeClient, request: CreateServer
     if (typeof posted !== 'string') return { serverId: posted.id, adopted: true, look: toLook(posted) };
     const id = posted;
     if (mayExist) await refuseSecondServer(compute, request.creation);
-    return { serverId: id, adopted: false, look: await firstLook(compute, id, cancellationSignal) };
+    const look = await firstLook({ compute, shared }, id, cancellationSignal);
+    return { serverId: id, adopted: false, watches: shared.watches, ...look };
   };
 
   try {
@@ -139,7 +149,9 @@ async function post(
   compute: ComputeClient,
   { creation, server, schedulerHints }: CreateServerRequest,
 ): Promise<string> {
-  return (await compute.createServer(server, { tags: [creationTag(creation)], schedulerHints })).id;
+  const { id, requestId } = await compute.createServer(server, { tags: [creationTag(creation)], schedulerHints });
+  Context.current().log.info('Nova took POST /servers', { serverId: id, requestId });
+  return id;
 }
 
 function isRefusal(error: unknown): error is NovaError {
@@ -155,11 +167,17 @@ async function refuseSecondServer(compute: ComputeClient, creation: Creation): P
   }
 }
 
-async function firstLook(compute: ComputeClient, serverId: string, signal: AbortSignal): Promise<Look | null> {
+async function firstLook(
+  { compute, shared }: Pick<Cloud, 'compute' | 'shared'>,
+  serverId: string,
+  cancelled: AbortSignal,
+): Promise<Pick<CreatedServer, 'look' | 'covered'>> {
   try {
-    const timeout = AbortSignal.timeout(FIRST_LOOK_TIMEOUT);
-    return toLook(await compute.getServer(serverId, { signal: AbortSignal.any([signal, timeout]) }));
+    const signal = AbortSignal.any([cancelled, AbortSignal.timeout(FIRST_LOOK_TIMEOUT)]);
+    const begun = Date.now();
+    const server = await compute.getServer(serverId, { signal });
+    return { look: toLook(server), ...coveredBy(await shared.seat(server, begun, signal)) };
   } catch {
-    return null; // the watch will look; the server's id must not be lost for it
+    return { look: null }; // the watch will look; the server's id must not be lost for it
   }
 }

@@ -34,7 +34,7 @@ const LONGEST_DELAY = 15_000;
  * Waits longer with each attempt, up to 15 s, and never at the same moment as others: hundreds of waits that failed
  * together must not come back together.
  */
-export function retryDelay(attempt: number, retryAfterMs: number | undefined, random = Math.random): number {
+function retryDelay(attempt: number, retryAfterMs: number | undefined, random = Math.random): number {
   const backoff = Math.min(FIRST_DELAY * 1.5 ** Math.min(attempt - 1, 20), LONGEST_DELAY);
   const spread = backoff * (0.75 + random() / 2);
   return Math.round(retryAfterMs === undefined ? spread : retryAfterMs + random() * Math.min(backoff, 1_000));

@@ -9,10 +9,12 @@ export async function withHeartbeat<T>(work: () => Promise<T>, details?: () => u
   const beat = () => context.heartbeat(details?.());
   const timeout = context.info.heartbeatTimeoutMs;
   if (!timeout) return work();
-  beat();
   const timer = setInterval(beat, timeout / 3);
   try {
     return await work();
+  } catch (error) {
+    beat(); // else the next attempt would miss what came since the last one
+    throw error;
   } finally {
     clearInterval(timer);
   }

@@ -10,14 +10,16 @@ import {
   type CreateServerRequest,
   type Creation,
 } from './creation';
-import { toApplicationFailure } from './failures';
+import { Clouds, type Cloud, type InCloud } from './clouds';
+import { toApplicationFailure, type FailureDetails } from './failures';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
+import { countRetry } from './metrics';
 import { readInstance, takeAction, type InstanceReading, type ServerActionRequest, type TakenAction } from './recovery';
-import { SharedLooks } from './shared-looks';
 import { watchServer, type WatchRequest, type WatchResult } from './watch';
 
 export type { CreatedServer, CreateServerRequest, Creation } from './creation';
+export type { InCloud } from './clouds';
 export type { FailureDetails } from './failures';
 export type { Look } from './look';
 export type { InstanceReading, RecordedAction, ServerActionRequest, TakenAction } from './recovery';
@@ -25,7 +27,10 @@ export type { Covered } from './shared-looks';
 export type { WatchRequest, WatchResult } from './watch';
 
 export interface NovaActivitiesOptions {
+  /** The worker's own cloud: of inputs without `cloud`. */
   compute: ComputeClient;
+  /** Those that inputs can name as `cloud`. Default: none. */
+  clouds?: Readonly<Record<string, ComputeClient>> | undefined;
   /**
    * Aborted when the worker begins to shut down: watches give up their round then, and another worker goes on with
    * them, instead of holding the shutdown until its grace time is over. Default: never.
@@ -42,15 +47,15 @@ export interface NovaActivities {
   /** Makes the server of a creation, or adopts the one that an earlier POST of it made. */
   novaCreateServer(request: CreateServerRequest): Promise<CreatedServer>;
   /** The server that carries a creation's tag, or null. */
-  novaFindServer(creation: Creation): Promise<(Look & ServerReference) | null>;
+  novaFindServer(creation: Creation & InCloud): Promise<(Look & ServerReference) | null>;
   /** Looks until something differs from what the workflow saw, or the round is over. */
   novaWatchServer(request: WatchRequest): Promise<WatchResult>;
   /** One look; null when two GETs in a row were answered 404. */
-  novaGetServer(server: ServerReference): Promise<Look | null>;
+  novaGetServer(server: ServerReference & InCloud): Promise<Look | null>;
   /** DELETE; a server that is gone already is fine. */
-  novaDeleteServer(server: ServerReference): Promise<void>;
+  novaDeleteServer(server: ServerReference & InCloud): Promise<void>;
   /** All that a recovery decides by: one look, the metadata, the instance actions, this service's own user. */
-  novaReadInstance(server: ServerReference): Promise<InstanceReading>;
+  novaReadInstance(server: ServerReference & InCloud): Promise<InstanceReading>;
   /** Stop, start, reboot, …: sent once, also when an answer is lost. */
   novaServerAction(request: ServerActionRequest): Promise<TakenAction>;
 }
@@ -62,48 +67,56 @@ export interface NovaActivities {
  */
 export function createNovaActivities({
   compute,
+  clouds: others = {},
   shutdownSignal = new AbortController().signal,
 }: NovaActivitiesOptions): NovaActivities {
   setMaxListeners(0, shutdownSignal); // one for each watch
-  const shared = new SharedLooks(compute, shutdownSignal);
+  const clouds = new Clouds(compute, others, shutdownSignal);
+
+  /** Chooses the cloud; and the one place where an error of its client becomes Temporal's failure. */
+  async function at<T>(
+    request: InCloud & Partial<ServerReference> & Pick<FailureDetails, 'mayExist'>,
+    work: (cloud: Cloud) => Promise<T>,
+    within?: number,
+  ): Promise<T> {
+    const cloud = clouds.choose(request);
+    try {
+      return await work(cloud);
+    } catch (error) {
+      if (!(error instanceof NovaError)) throw error;
+      if (error.retryable) countRetry(error, cloud.label);
+      const { attempt } = Context.current().info;
+      throw toApplicationFailure(error, { attempt, serverId: request.serverId, within });
+    }
+  }
+
   return {
     novaCreateServer: (request) =>
-      typed(undefined, () => createServer(compute, request), timeLeft(request, Context.current().info)),
+      at(request, (cloud) => createServer(cloud, request), timeLeft(request, Context.current().info)),
     novaFindServer: (creation) =>
-      typed(undefined, async () => {
+      at(creation, async ({ compute }) => {
         const server = await withHeartbeat(() => findServer(compute, creation, Context.current().cancellationSignal));
         return server && { serverId: server.id, ...toLook(server) };
       }),
-    novaWatchServer: (request) => typed(request.serverId, () => watchServer(shared, request, shutdownSignal)),
-    novaGetServer: ({ serverId }) =>
-      typed(serverId, async () => {
-        const server = await shared.look(serverId, Context.current().cancellationSignal);
-        return server && toLook(server);
+    novaWatchServer: (request) => at(request, (cloud) => watchServer(cloud, request, shutdownSignal)),
+    novaGetServer: (server) =>
+      at(server, async ({ shared }) => {
+        const found = await shared.look(server.serverId, Context.current().cancellationSignal);
+        return found && toLook(found);
       }),
-    novaDeleteServer: ({ serverId }) =>
-      typed(serverId, () =>
+    novaDeleteServer: (server) =>
+      at(server, ({ compute }) =>
         withHeartbeat(async () => {
           try {
-            await compute.deleteServer(serverId);
+            const { requestId } = await compute.deleteServer(server.serverId);
+            Context.current().log.info('Nova took DELETE', { serverId: server.serverId, requestId });
           } catch (error) {
             if (!(error instanceof NovaError && error.kind === 'NotFound')) throw error;
           }
         }),
       ),
-    novaReadInstance: ({ serverId }) =>
-      typed(serverId, () => withHeartbeat(() => readInstance(compute, shared, serverId))),
-    novaServerAction: (request) => typed(request.serverId, () => takeAction(compute, request)),
+    novaReadInstance: (server) =>
+      at(server, ({ compute, shared }) => withHeartbeat(() => readInstance(compute, shared, server.serverId))),
+    novaServerAction: (request) => at(request, ({ compute }) => takeAction(compute, request)),
   };
-}
-
-/** The one place where an error of the client becomes Temporal's failure. */
-async function typed<T>(serverId: string | undefined, work: () => Promise<T>, within?: number): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    if (error instanceof NovaError) {
-      throw toApplicationFailure(error, { attempt: Context.current().info.attempt, serverId, within });
-    }
-    throw error;
-  }
 }

@@ -4,6 +4,7 @@ import { CancelledFailure } from '@temporalio/common';
 import { NovaError, type ComputeClient, type NovaInstanceAction, type RequestOptions } from '../nova';
 import { STEPS, type PastAction, type RecoveryAction } from '../policy/recovery';
 import { parseTime } from '../time';
+import type { InCloud } from './clouds';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
 import { lookAgain } from './lost-answer';
@@ -71,7 +72,7 @@ function toRecordedAction(entry: NovaInstanceAction): RecordedAction {
   };
 }
 
-export interface ServerActionRequest {
+export interface ServerActionRequest extends InCloud {
   serverId: string;
   action: RecoveryAction;
   /** Request ids of the instance actions that were there before this one was first sent; null when not known. */
@@ -112,6 +113,7 @@ export async function takeAction(compute: ComputeClient, request: ServerActionRe
     if (signal.aborted) throw new CancelledFailure(`cancelled before ${action} was sent`);
     // No signal: whether Nova took it must be known, also when the workflow is cancelled.
     const { requestId } = await compute.serverAction(serverId, REQUESTS[action]);
+    Context.current().log.info(`Nova took ${action}`, { serverId, requestId });
     return { requestId: requestId ?? null, found: false };
   });
 }

@@ -62,6 +62,8 @@ interface Waiter {
 }
 
 export class SharedLooks {
+  /** Watches under way on this worker. */
+  watches = 0;
   private readonly waiters = new Map<string, Set<Waiter>>();
   private count = 0;
   private listing = false;
@@ -144,7 +146,9 @@ export class SharedLooks {
       seat.state = toServerState(changed);
       return changed;
     }
-    if (!changed && seat.coveredUntil >= since && !this.mayVerify(seat)) return 'unchanged';
+    // Where the others have gone and nobody lists any more, what was covered early in this wait says nothing of its end.
+    const isCovered = this.listing && seat.coveredUntil >= since;
+    if (!changed && isCovered && !this.mayVerify(seat)) return 'unchanged';
     const begun = Date.now();
     const server = await this.look(seat.serverId, signal);
     const now = Date.now();

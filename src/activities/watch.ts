@@ -10,11 +10,13 @@ import {
   type Observation,
   type ServerState,
 } from '../policy/server-state';
+import type { Cloud, InCloud } from './clouds';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
-import { coveredBy, type Covered, type Seat, type SharedLooks } from './shared-looks';
+import { CountedWait } from './metrics';
+import { coveredBy, type Covered, type Seat } from './shared-looks';
 
-export interface WatchRequest {
+export interface WatchRequest extends InCloud {
   serverId: string;
   /** What the workflow saw last; null when it has seen nothing yet. */
   seen: ServerState | null;
@@ -35,6 +37,8 @@ export interface WatchResult {
   /** The last look; null when Nova answered two looks in a row with 404; absent where nothing new was seen. */
   look?: Look | null;
   covered?: Covered;
+  /** How many watches were under way on the worker. */
+  watches?: number;
   /** Milliseconds until the next look is due. */
   interval: number;
 }
@@ -47,7 +51,7 @@ interface WatchProgress {
 }
 
 export async function watchServer(
-  shared: SharedLooks,
+  { shared, label }: Pick<Cloud, 'shared' | 'label'>,
   request: WatchRequest,
   shutdown: AbortSignal,
 ): Promise<WatchResult> {
@@ -61,8 +65,10 @@ export async function watchServer(
     cause.addEventListener('abort', abort);
   }
   const carried = context.info.heartbeatDetails as WatchProgress | undefined;
-  const progress: WatchProgress = { state: describeState(request.seen), lookedAt: '', observations: [] };
-  let observations = carried?.observations ?? [];
+  const counted = new CountedWait(label);
+  // An attempt that fails before it has looked hands on what it was given.
+  const progress = carried ?? { state: describeState(request.seen), lookedAt: '', observations: [] };
+  let { observations } = progress;
   let interval = request.interval;
   let end = Date.now() + request.round;
 
@@ -94,17 +100,20 @@ export async function watchServer(
         end = Math.min(end, Date.now() + PROGRESS_HELD);
       }
       const state = look?.state ?? request.seen;
+      counted.show(state);
       Object.assign(progress, { state: describeState(state), lookedAt: new Date().toISOString(), observations });
 
       const news = look && observations.length > 0 && isSettledChange(request.seen, look.state);
       if (news || interval > LONGEST_HELD_INTERVAL || Date.now() + interval > end) {
-        return { observations, interval, ...(look && { look }), ...coveredBy(seat) };
+        return { observations, interval, watches: shared.watches, ...(look && { look }), ...coveredBy(seat) };
       }
       await wait(seat, interval);
     }
   };
 
+  shared.watches++;
   try {
+    counted.show(request.seen);
     return await withHeartbeat(work, () => progress);
   } catch (error) {
     // Given up at shutdown, not failed: another worker goes on at once, with what the heartbeat carried.
@@ -117,6 +126,8 @@ export async function watchServer(
     }
     throw error;
   } finally {
+    counted.end();
+    shared.watches--;
     for (const cause of [context.cancellationSignal, shutdown]) cause.removeEventListener('abort', abort);
   }
 }

@@ -1,5 +1,11 @@
 /** The cloud of the `OS_*` settings, and what a person calls things in it. */
-import { createComputeClient, loadCloudConfig, type ComputeClient, type NovaServerRequest } from '../nova';
+import {
+  createComputeClient,
+  loadCloudConfig,
+  loadNamedCloud,
+  type ComputeClient,
+  type NovaServerRequest,
+} from '../nova';
 import { UsageError } from './errors';
 
 const ANSWER_WITHIN_MS = 10_000;
@@ -17,9 +23,12 @@ export function hasCloud(env: NodeJS.ProcessEnv = process.env): boolean {
   return Boolean(env.OS_CLOUD || env.OS_AUTH_URL);
 }
 
-/** @throws NovaError `Configuration` when the settings are wrong */
-export async function withCloud<T>(work: (compute: ComputeClient) => Promise<T>): Promise<T> {
-  const config = loadCloudConfig();
+/**
+ * @param name in `clouds.yaml`; default: the cloud of the `OS_*` settings
+ * @throws NovaError `Configuration` when the settings are wrong
+ */
+export async function withCloud<T>(work: (compute: ComputeClient) => Promise<T>, name?: string): Promise<T> {
+  const config = name === undefined ? loadCloudConfig() : loadNamedCloud(name);
   if (config.insecure) {
     process.stderr.write('OS_INSECURE is set: TLS certificates of OpenStack are not verified\n');
   }
@@ -37,6 +46,8 @@ export interface Wanted {
   image: string;
   /** `['none']`, `['auto']`, or names and ids of networks. */
   networks: string[];
+  /** Where they are; default: the cloud of the `OS_*` settings. */
+  cloud?: string | undefined;
 }
 
 export type Chosen = Required<Pick<NovaServerRequest, 'flavorRef' | 'imageRef' | 'networks'>>;
@@ -47,7 +58,7 @@ export type Chosen = Required<Pick<NovaServerRequest, 'flavorRef' | 'imageRef' |
  *
  * @throws UsageError for a name that is not there, or that more than one has; says what there is
  */
-export async function chooseServer({ flavor, image, networks }: Wanted): Promise<Chosen> {
+export async function chooseServer({ flavor, image, networks, cloud }: Wanted): Promise<Chosen> {
   const special = networks.find((network) => network === 'auto' || network === 'none');
   if (special && networks.length > 1) throw new UsageError(`--network ${special} goes with no other --network`);
   const named = special ? [] : networks;
@@ -64,7 +75,7 @@ export async function chooseServer({ flavor, image, networks }: Wanted): Promise
       special,
       named.map((network) => choose('network', network, nets)),
     );
-  });
+  }, cloud);
 }
 
 function request(flavorRef: string, imageRef: string, special: string | undefined, networks: string[]): Chosen {
@@ -75,7 +86,12 @@ function request(flavorRef: string, imageRef: string, special: string | undefine
   };
 }
 
-function choose(what: string, wanted: string, items: readonly { id: string; name: string | null }[]): string {
+/**
+ * @param what for the error: 'flavor'
+ * @returns an id
+ * @throws UsageError where no item, or more than one, is called that
+ */
+export function choose(what: string, wanted: string, items: readonly { id: string; name: string | null }[]): string {
   if (isUuid(wanted) || items.some(({ id }) => id === wanted)) return wanted;
   const found = items.filter(({ name }) => name === wanted);
   if (found.length > 1) {

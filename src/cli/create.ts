@@ -6,7 +6,7 @@ import { checkCreateServerInput } from '../workflows/create-server-input';
 import { chooseServer } from './cloud';
 import { EXIT } from './errors';
 import { checked, checkNotEmpty, checkUnit, toRecord } from './input';
-import { Output } from './output';
+import { describeAddresses, Output } from './output';
 import { run, type CommonOptions } from './run';
 import { withTemporal } from './temporal';
 
@@ -24,13 +24,13 @@ export interface CreateOptions extends CommonOptions {
 
 /** @returns the exit code */
 export async function create(options: CreateOptions): Promise<number> {
-  const { name, flavor, image, network: networks, taskQueue, wait = false, json = false } = options;
+  const { name, flavor, image, network: networks, cloud, taskQueue, wait = false, json = false } = options;
   const output = new Output(json);
-  checkNotEmpty({ name, flavor, image, network: networks, workflowId: options.workflowId });
+  checkNotEmpty({ name, flavor, image, network: networks, cloud, workflowId: options.workflowId });
   const settings = settingsOf(options);
   const metadata = options.metadata && toRecord('--metadata', options.metadata);
   checked(checkCreateServerInput, { server: { name }, ...settings });
-  const chosen = await chooseServer({ flavor, image, networks });
+  const chosen = await chooseServer({ flavor, image, networks, cloud });
   const input: CreateServerInput = { server: { name, ...chosen, ...(metadata && { metadata }) }, ...settings };
   const workflowId = options.workflowId ?? `create-${name.replace(/\s+/g, '-')}-${randomBytes(3).toString('hex')}`;
   return withTemporal(taskQueue, async (temporal) => {
@@ -39,25 +39,23 @@ export async function create(options: CreateOptions): Promise<number> {
   });
 }
 
-function settingsOf({ timeout, attempts, onFailure }: CreateOptions): Omit<CreateServerInput, 'server'> {
+function settingsOf({ timeout, attempts, onFailure, cloud }: CreateOptions): Omit<CreateServerInput, 'server'> {
   checkUnit('--timeout', timeout);
   return {
     ...(timeout !== undefined && { timeout: timeout as Duration }),
     ...(attempts !== undefined && { attempts: Number(attempts) }),
     ...(onFailure !== undefined && { onFailure: onFailure as CreateServerInput['onFailure'] }),
+    ...(cloud !== undefined && { cloud }),
   };
 }
 
 function tell(output: Output, { serverId, name, status, host, addresses, attempts }: CreateServerResult): number {
-  const networks = Object.entries(addresses).map(([network, list]) =>
-    [network, ...list.map(({ addr }) => addr)].join(' '),
-  );
   output.say(
     'Created',
     `server ${name} is ${status}${attempts > 1 ? ` after ${attempts} attempts` : ''}`,
     `id ${serverId}`,
     host !== null && `host ${host}`,
-    `addresses ${networks.join(', ') || 'none'}`,
+    describeAddresses(addresses),
   );
   return EXIT.done;
 }

@@ -2,9 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WorkflowFailedError, type WorkflowHandle } from '@temporalio/client';
 import { ApplicationFailure, CancelledFailure, TerminatedFailure, TimeoutFailure } from '@temporalio/common';
-import { CodecError, type Progress, type ServerState } from '../client';
+import { CodecError, type Observation, type Phase, type Progress, type ServerState } from '../client';
 import { describeState } from '../policy/server-state';
-import { clock, since, type Live } from './output';
+import { clock, since } from './output';
 import { noWorker, persistently, type Temporal } from './temporal';
 
 const LOOK_EVERY_MS = 500;
@@ -23,44 +23,59 @@ export interface Failure {
 export type Outcome<T> =
   { kind: 'completed'; result: T } | { kind: 'failed'; failure: Failure } | { kind: 'interrupted' };
 
-type Followed<T> = Pick<WorkflowHandle, 'query'> & { workflowId: string; result(): Promise<T> };
+/** A workflow's handle, as far as following it needs it. */
+export type Followed<T> = Pick<WorkflowHandle, 'query'> & { result(): Promise<T> };
 
-/**
- * @param taskQueue the workflow's
- * @param signal aborted when a person has seen enough
- */
+/** How a person is shown what a workflow sees and does. */
+export interface View {
+  /**
+   * @param fresh observations that were not shown yet, oldest first
+   * @param before the phase that was shown last
+   */
+  show(progress: Progress, fresh: Observation[], before: Phase | undefined): void;
+  /** Something to know that is not the workflow's state. */
+  note(text: string): void;
+}
+
+export interface FollowOptions {
+  /** The workflow's. */
+  taskQueue: string;
+  view: View;
+  /** Aborted when a person has seen enough. */
+  signal: AbortSignal;
+  /** Default 500. */
+  lookEveryMs?: number;
+}
+
 export async function follow<T>(
   temporal: Temporal,
   handle: Followed<T>,
-  taskQueue: string,
-  live: Live,
-  signal: AbortSignal,
+  { taskQueue, view, signal, lookEveryMs = LOOK_EVERY_MS }: FollowOptions,
 ): Promise<Outcome<T>> {
-  const view = new View(live);
+  const news = new News(view);
   let outcome: Outcome<T> | undefined;
   const ended = Promise.race([
-    outcomeOf(handle, (why) => view.note(`Temporal can't be reached: ${why}`)),
+    outcomeOf(handle, (why) => signal.aborted || news.note(`Temporal can't be reached: ${why}`)),
     aborted(signal),
   ]).then((end) => (outcome = end));
   ended.catch(() => undefined); // rethrown below
 
   let answeredAt = Date.now();
-  view.waitForWorker();
   while (!outcome) {
     const progress = await Promise.race([ask(temporal, handle), ended.then(() => undefined)]);
     if (outcome) break;
     if (progress) {
       answeredAt = Date.now();
-      view.show(progress);
+      news.show(progress);
     } else if (Date.now() - answeredAt > SILENT_FOR_MS) {
-      view.note(await whySilent(temporal, taskQueue));
+      news.note(await whySilent(temporal, taskQueue));
     }
-    await Promise.race([ended, sleep(LOOK_EVERY_MS)]);
+    await Promise.race([ended, sleep(lookEveryMs)]);
   }
   if (outcome.kind !== 'interrupted') {
     // A worker was there a moment ago: its last word is worth a longer wait.
     const progress = await ask(temporal, handle, LAST_ANSWER_WITHIN_MS);
-    if (progress) view.show(progress);
+    if (progress) news.show(progress);
   }
   return outcome;
 }
@@ -86,7 +101,7 @@ export async function ask(
 /** Completed or failed, as `temporal-nova` shows it; other errors are rethrown. */
 export async function outcomeOf<T>(
   handle: { result(): Promise<T> },
-  onTrouble: (why: string) => void = () => undefined,
+  onTrouble: (why: string) => unknown = () => undefined,
 ): Promise<Outcome<T>> {
   try {
     return { kind: 'completed', result: await persistently(() => handle.result(), onTrouble) };
@@ -128,33 +143,26 @@ async function whySilent(temporal: Temporal, taskQueue: string): Promise<string>
 }
 
 /** Remembers what was shown, so that each change is shown once. */
-class View {
-  private phase = '';
+class News {
+  private phase: Phase | undefined;
   private newest = '';
   private readonly noted = new Set<string>();
 
-  constructor(private readonly live: Live) {}
-
-  waitForWorker(): void {
-    this.live.now('waiting for a worker');
-  }
+  constructor(private readonly view: View) {}
 
   show(progress: Progress): void {
     const { phase, observations } = progress;
-    for (const observation of observations.filter(({ at }) => at > this.newest)) {
-      this.live.change(describeState(observation) + onHost(observation), new Date(observation.at));
-    }
-    if (phase !== this.phase && phase !== 'done') this.live.change(`phase ${phase}`, new Date());
+    const fresh = observations.filter(({ at }) => at > this.newest);
+    this.view.show(progress, fresh, this.phase);
     this.phase = phase;
     this.newest = observations.at(-1)?.at ?? '';
     this.noted.clear();
-    this.live.now(standing(progress));
   }
 
   /** The same again and again is said once. */
   note(text: string): void {
     const kind = text.replace(/\d+(\.\d+)?/g, '0');
-    if (!this.noted.has(kind)) this.live.note(text);
+    if (!this.noted.has(kind)) this.view.note(text);
     this.noted.add(kind);
   }
 }

@@ -1,5 +1,7 @@
 /** What a command prints: text for a person, or with `--json` one document on standard output and the text beside it. */
 
+import type { NovaAddresses } from '../nova';
+
 /** Width of the labels at the beginning of lines. */
 const LABEL = 11;
 
@@ -23,8 +25,7 @@ export class Output {
 
   /** A label, and lines beside it. */
   say(label: string, ...lines: (string | undefined | false)[]): void {
-    const shown = lines.filter((line): line is string => typeof line === 'string');
-    shown.forEach((line, index) => this.line(`${(index === 0 ? label : '').padEnd(LABEL)}${line}`));
+    for (const line of labelled(label, lines)) this.line(line);
   }
 
   line(text = ''): void {
@@ -69,6 +70,20 @@ export class Output {
       end: () => undefined,
     };
   }
+}
+
+/** A label, and lines beside it; those that are not there are left out. */
+export function labelled(label: string, lines: (string | undefined | false)[]): string[] {
+  const shown = lines.filter((line): line is string => typeof line === 'string');
+  return shown.map((line, index) => `${(index === 0 ? label : '').padEnd(LABEL)}${line}`);
+}
+
+/** 'addresses private 10.0.231.27, public 192.0.2.7' */
+export function describeAddresses(addresses: NovaAddresses): string {
+  const networks = Object.entries(addresses).map(([network, list]) =>
+    [network, ...list.map(({ addr }) => addr)].join(' '),
+  );
+  return `addresses ${networks.join(', ') || 'none'}`;
 }
 
 /** One that can show a spinner: ora never ends clearing its line where the width is said to be 0 (a bare pty). */

@@ -55,6 +55,7 @@ function inputOf(instanceId: string, options: RecoverOptions): RecoverInstanceIn
     ...(notification && { notification }),
     ...(policy && { policy }),
     ...(options.dryRun && { dryRun: true }),
+    ...(options.cloud !== undefined && { cloud: options.cloud }),
   };
 }
 
@@ -70,7 +71,8 @@ function notificationOf({ event, generatedTime, host }: RecoverOptions): Recover
 
 const BOOLEANS: Record<string, boolean> = { true: true, false: false };
 
-function policyOf(pairs: string[] | undefined): Partial<RecoveryPolicy> | undefined {
+/** `--policy key=value`, each, as the input takes it; undefined where there is none. */
+export function policyOf(pairs: string[] | undefined): Partial<RecoveryPolicy> | undefined {
   if (!pairs) return undefined;
   const policy: Record<string, unknown> = toRecord('--policy', pairs);
   const { requireHaEnabled } = policy;

@@ -1,18 +1,20 @@
 /** What `create` and `recover` have in common once the workflow is started: say so, wait, tell how it ended. */
-import type { WorkflowHandle } from '@temporalio/client';
+import { describeState } from '../policy/server-state';
 import { EXIT } from './errors';
-import { follow } from './follow';
-import type { Output } from './output';
+import { follow, onHost, standing, type Followed, type View } from './follow';
+import type { Live, Output } from './output';
 import { noWorker, type Temporal } from './temporal';
 
 export interface CommonOptions {
   taskQueue?: string;
+  /** Of the input. */
+  cloud?: string;
   wait?: boolean;
   json?: boolean;
 }
 
 export interface Started<R> {
-  handle: Pick<WorkflowHandle, 'query'> & { workflowId: string; result(): Promise<R> };
+  handle: Followed<R> & { workflowId: string };
   runId: string;
   /** Where it is not the command's own. */
   taskQueue?: string;
@@ -48,7 +50,9 @@ export async function run<R>(
   const interrupted = new AbortController();
   const interrupt = () => interrupted.abort();
   process.once('SIGINT', interrupt); // a second one ends this process at once
-  const outcome = await follow(temporal, handle, taskQueue, live, interrupted.signal).finally(() => {
+  live.now('waiting for a worker');
+  const options = { taskQueue, view: toView(live), signal: interrupted.signal };
+  const outcome = await follow(temporal, handle, options).finally(() => {
     live.end();
     process.off('SIGINT', interrupt);
   });
@@ -68,6 +72,19 @@ export async function run<R>(
       );
       return EXIT.interrupted;
   }
+}
+
+/** A line for each change in a pipe; on a terminal, how it stands. */
+function toView(live: Live): View {
+  return {
+    show(progress, fresh, before) {
+      const { phase } = progress;
+      for (const seen of fresh) live.change(describeState(seen) + onHost(seen), new Date(seen.at));
+      if (phase !== before && phase !== 'done') live.change(`phase ${phase}`, new Date());
+      live.now(standing(progress));
+    },
+    note: (text) => live.note(text),
+  };
 }
 
 /** As a shell takes it. */

@@ -23,11 +23,16 @@ const POLLED_WITHIN_MS = 90_000;
 /** temporal.api.enums.v1.TaskQueueType */
 const WORKFLOW_TASK_QUEUE = 1;
 
-interface Settings {
-  connectionOptions: ConnectionOptions;
+interface TemporalOptions {
   address: string;
   namespace: string;
   codecKeys: CodecKey[];
+  /** Default: looked for, as findWebUi does. */
+  webUi?: string;
+}
+
+interface Settings extends TemporalOptions {
+  connectionOptions: ConnectionOptions;
 }
 
 export class Temporal {
@@ -38,14 +43,14 @@ export class Temporal {
 
   constructor(
     readonly connection: Connection,
-    { address, namespace, codecKeys }: Settings,
+    { address, namespace, codecKeys, webUi }: TemporalOptions,
     /** `--task-queue`, else `TEMPORAL_TASK_QUEUE`, else `nova`. */
     readonly taskQueue: string,
   ) {
     this.client = new Client({ connection, namespace, dataConverter: dataConverter(codecKeys) });
     this.address = address;
     this.namespace = namespace;
-    this.webUi = findWebUi(address);
+    this.webUi = webUi === undefined ? findWebUi(address) : Promise.resolve(webUi);
   }
 
   /** The page of a run in the Web UI, where that is known. */
@@ -163,7 +168,7 @@ function grpcStatus(error: unknown): { code: number; details: string } | undefin
 }
 
 /** Repeats a call for as long as Temporal can't be reached: a wait goes on through its restart. */
-export async function persistently<T>(call: () => Promise<T>, onTrouble: (why: string) => void): Promise<T> {
+export async function persistently<T>(call: () => Promise<T>, onTrouble: (why: string) => unknown): Promise<T> {
   for (;;) {
     try {
       return await call();

@@ -1,9 +1,11 @@
 /** The cloud that the demo creates its server on: the simulated one, or the one that OS_* settings name. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { choose } from '../cli/cloud';
+import { UsageError } from '../cli/errors';
 import { createComputeClient, loadCloudConfig, NovaError, type ComputeClient, type NovaServerRequest } from '../nova';
 import { toServerState, type ServerState } from '../policy/server-state';
 import { SimulatedCloud, type SimulatedServer } from '../simulator';
-import { UsageError, type DemoOptions } from './options';
+import type { DemoOptions } from './options';
 
 export interface DemoCloud {
   /** What it is, for a person. */
@@ -59,11 +61,11 @@ export function stateOf(server: SimulatedServer): ServerState {
 }
 
 /**
- * @throws UsageError when the settings are wrong, or the cloud has no such flavor, image or network
- * @throws NovaError when it refuses or can't be reached
+ * @throws UsageError when the cloud has no such flavor, image or network
+ * @throws NovaError `Configuration` when the settings are wrong; others when it refuses or can't be reached
  */
 export async function realCloud(options: DemoOptions, env: NodeJS.ProcessEnv): Promise<DemoCloud> {
-  const config = settings(() => loadCloudConfig(env));
+  const config = loadCloudConfig(env);
   const compute = createComputeClient(config);
   try {
     const request = await chooseServer(compute, options);
@@ -86,15 +88,7 @@ export async function realCloud(options: DemoOptions, env: NodeJS.ProcessEnv): P
     };
   } catch (error) {
     compute.close();
-    throw error instanceof NovaError && error.kind === 'Configuration' ? new UsageError(error.message) : error;
-  }
-}
-
-function settings<T>(load: () => T): T {
-  try {
-    return load();
-  } catch (error) {
-    throw error instanceof NovaError ? new UsageError(error.message) : error;
+    throw error;
   }
 }
 
@@ -105,8 +99,8 @@ async function chooseServer(compute: ComputeClient, options: DemoOptions): Promi
   const smallest = [...flavors].sort((a, b) => size(a) - size(b));
   const active = images.filter((image) => image.status === 'active');
   return {
-    flavorRef: choose('flavor', smallest, options.flavor),
-    imageRef: choose('image', active, options.image),
+    flavorRef: chooseOrFirst('flavor', smallest, options.flavor),
+    imageRef: chooseOrFirst('image', active, options.image),
     networks: await chooseNetworks(compute, options.network),
   };
 }
@@ -121,15 +115,13 @@ async function chooseNetworks(compute: ComputeClient, wanted?: string): Promise<
   if (wanted === 'auto' || wanted === 'none') return wanted;
   const networks = await compute.listNetworks();
   if (wanted === undefined && networks.length === 0) return 'none';
-  return [{ uuid: choose('network', networks, wanted) }];
+  return [{ uuid: chooseOrFirst('network', networks, wanted) }];
 }
 
-function choose(what: string, items: { id: string; name: string | null }[], wanted?: string): string {
-  const found = wanted === undefined ? items[0] : items.find(({ id, name }) => id === wanted || name === wanted);
-  if (found) return found.id;
-  if (wanted === undefined) throw new UsageError(`this cloud has no ${what} that can be used`);
-  const names = items.map(({ id, name }) => name ?? id).join(', ');
-  throw new UsageError(`this cloud has no ${what} ${wanted}; it has: ${names || 'none'}`);
+function chooseOrFirst(what: string, items: { id: string; name: string | null }[], wanted?: string): string {
+  if (wanted !== undefined) return choose(what, wanted, items);
+  if (!items[0]) throw new UsageError(`this cloud has no ${what} that can be used`);
+  return items[0].id;
 }
 
 async function untilPaused(id: string, look: DemoCloud['look']): Promise<void> {

@@ -2,8 +2,10 @@
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { SimulatedCloud, SimulatedServer } from '../simulator';
+import { policyOf } from '../cli/recover';
+import type { RecoverInstanceInput } from '../client';
 import { describeState } from '../policy/server-state';
+import type { SimulatedCloud, SimulatedServer } from '../simulator';
 import { stateOf } from './cloud';
 import type { Log } from './tool-cache';
 
@@ -12,7 +14,7 @@ export interface Driven {
   /** Starts another creation. */
   create(name: string | undefined): Promise<void>;
   /** Starts a recovery, or joins the one that runs. @param policy as in RecoverInstanceInput, as far as it was typed */
-  recover(id: string, policy: Record<string, unknown>): Promise<void>;
+  recover(id: string, policy: RecoverInstanceInput['policy']): Promise<void>;
   /** Kills the worker, and starts another one. */
   replaceWorker(): Promise<void>;
 }
@@ -50,7 +52,8 @@ const COMMANDS: Record<string, Command> = {
     does: 'a monitor reports its failure: start RecoverInstanceWorkflow; policy: as paused=restore',
     run: (driven, words) => {
       const wanted = words.find((word) => !word.includes('='));
-      return driven.recover(findServer(driven.cloud, wanted).id, toPolicy(words.filter((word) => word.includes('='))));
+      const policy = policyOf(words.filter((word) => word.includes('=')));
+      return driven.recover(findServer(driven.cloud, wanted).id, policy);
     },
   },
   pause: onServer('an operator pauses it', action('pause')),
@@ -125,15 +128,4 @@ async function settled(cloud: SimulatedCloud, id: string): Promise<SimulatedServ
 
 function shown(server: SimulatedServer): string {
   return describeState(stateOf(server));
-}
-
-/** What is wrong with it is the workflow's to say. */
-function toPolicy(pairs: string[]): Record<string, unknown> {
-  const booleans: Record<string, boolean> = { true: true, false: false };
-  return Object.fromEntries(
-    pairs.map((pair) => {
-      const [key = '', value = ''] = pair.split('=', 2);
-      return [key, booleans[value] ?? value];
-    }),
-  );
 }

@@ -2,7 +2,8 @@
  * `npm run demo`: from nothing to a server that one workflow created and another recovered, on one machine. Starts a
  * Temporal server, a simulated cloud and a worker, shows what happens, and ends all it started.
  */
-import { HELP, parseOptions, UsageError, type DemoOptions } from './options';
+import { EXIT, explain } from '../cli/errors';
+import { HELP, parseOptions, type DemoOptions } from './options';
 import { showRecoveries } from './recoveries';
 import { DemoSession, type DemoWorkflow } from './session';
 import { announce, say, showCreation } from './show';
@@ -77,10 +78,10 @@ function showLinks(workflows: DemoWorkflow[], { keep }: DemoOptions): void {
 }
 
 function report(error: unknown): number {
-  const usage = error instanceof UsageError;
+  const { exitCode } = explain(error);
   process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
-  if (usage) process.stderr.write('npm run demo -- --help lists the options\n');
-  return usage ? 2 : 1;
+  if (exitCode === EXIT.usage) process.stderr.write('npm run demo -- --help lists the options\n');
+  return exitCode;
 }
 
 // `npm run demo | head`: nobody reads on

@@ -1,4 +1,6 @@
 import { parseArgs } from 'node:util';
+import { hasCloud } from '../cli/cloud';
+import { UsageError } from '../cli/errors';
 
 export interface DemoOptions {
   /** Stay up until Ctrl-C. */
@@ -32,18 +34,13 @@ and ends them all.
 
 TEMPORAL_ADDRESS names a Temporal server that runs already, TEMPORAL_CLI_PATH a Temporal CLI to start one with.`;
 
-/** A mistake in the command line or the settings: shown without a stack, exit code 2. */
-export class UsageError extends Error {
-  override readonly name = 'UsageError';
-}
-
 /** @throws UsageError that says what is wrong with the arguments */
 export function parseOptions(args: string[], env: NodeJS.ProcessEnv): DemoOptions {
   const values = parse(args);
   const buildSeconds = Number(values['build-seconds'] ?? 8);
   if (!(buildSeconds >= 0)) throw new UsageError(`--build-seconds takes a number, not ${values['build-seconds']}`);
   const { keep = false, cloud = false, help = false, flavor, image, network } = values;
-  if (cloud && !env.OS_CLOUD && !env.OS_AUTH_URL) throw new UsageError('--cloud needs OS_CLOUD or OS_AUTH_URL');
+  if (cloud && !hasCloud(env)) throw new UsageError('--cloud needs OS_CLOUD or OS_AUTH_URL');
   if (cloud && values['build-seconds'] !== undefined) throw new UsageError('--build-seconds can’t be had with --cloud');
   for (const [name, value] of Object.entries({ flavor, image, network })) {
     if (value !== undefined && !cloud)

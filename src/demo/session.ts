@@ -1,17 +1,19 @@
 /** All that a demo runs: a Temporal server, a cloud, a worker, and the workflows on them. */
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client, Connection, type ConnectionOptions, type WorkflowHandle } from '@temporalio/client';
+import { Connection, type ConnectionOptions, type WorkflowHandle } from '@temporalio/client';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
+import { follow, type Followed, type Outcome, type View } from '../cli/follow';
+import { Temporal } from '../cli/temporal';
 import {
+  DEFAULT_TASK_QUEUE,
   startCreateServer,
   startRecoverInstance,
   type CreateServerResult,
   type RecoverInstanceInput,
   type RecoverInstanceResult,
 } from '../client';
-import { dataConverter, loadCodecKeys } from '../codec';
-import { workflowPage } from '../web-ui';
+import { loadCodecKeys } from '../codec';
 import { realCloud, simulatedCloud, type DemoCloud } from './cloud';
 import type { DemoOptions } from './options';
 import type { OwnedProcess } from './owned-process';
@@ -19,6 +21,8 @@ import { startTemporalServer, type TemporalServer } from './temporal-server';
 import type { Log } from './tool-cache';
 import { startWorker } from './worker-process';
 
+/** Often enough to see each phase of a recovery on the simulated cloud. */
+const LOOK_EVERY_MS = 150;
 /** How long an interrupted workflow may take to leave a real cloud in order: to delete its server, or start it again. */
 const CLEAN_UP_WITHIN_MS = 90_000;
 
@@ -31,22 +35,25 @@ export interface DemoWorkflow<T = unknown> {
   workflowId: string;
   /** The workflow in the Web UI. */
   link: string | undefined;
-  handle: Pick<WorkflowHandle, 'query' | 'cancel' | 'terminate' | 'describe'>;
-  result: Promise<T>;
+  handle: Followed<T> & Pick<WorkflowHandle, 'cancel' | 'terminate' | 'describe'>;
+  /** Shows it until it, or the demo, ends. */
+  follow(view: View): Promise<Outcome<T>>;
 }
 
 export class DemoSession {
   cloud!: DemoCloud;
   temporal!: TemporalServer;
   taskQueue!: string;
-  private client!: Client;
+  private connected!: Temporal;
   private worker: OwnedProcess | undefined;
   private readonly id = new Date().toISOString().slice(0, 19).replace(/[-:]/g, '').replace('T', '-');
-  private readonly running = new Set<DemoWorkflow>();
+  private readonly running = new Map<DemoWorkflow, Promise<unknown>>();
   /** Names by id, of those that were created. */
   private readonly servers = new Map<string, string>();
   private creations = 0;
   private ending = false;
+  /** Aborted when nobody follows workflows any more. */
+  private readonly over = new AbortController();
   /** What is to be done at the end, newest first. */
   private readonly atEnd: (() => Promise<unknown>)[] = [];
 
@@ -68,12 +75,13 @@ export class DemoSession {
     this.atEnd.unshift(() => this.temporal.stop());
     const { address, uiUrl, namespace } = this.temporal;
     show(`Temporal   ${address}, namespace ${namespace}${uiUrl ? `, Web UI ${uiUrl}` : ''}`);
+    // a Temporal server that others use too may have their workers, for other clouds
+    this.taskQueue = this.ownsTemporal ? DEFAULT_TASK_QUEUE : `nova-demo-${this.id}`;
     const connection = await Connection.connect(this.connectionOptions());
     this.atEnd.unshift(() => connection.close());
-    this.client = new Client({ connection, namespace, dataConverter: dataConverter(loadCodecKeys()) });
+    const where = { address, namespace, codecKeys: loadCodecKeys(), webUi: uiUrl };
+    this.connected = new Temporal(connection, where, this.taskQueue);
 
-    // a Temporal server that others use too may have their workers, for other clouds
-    this.taskQueue = this.ownsTemporal ? 'nova' : `nova-demo-${this.id}`;
     this.atEnd.unshift(() => this.worker?.stop(options.cloud ? 40_000 : 3_000) ?? Promise.resolve());
     await this.startWorker();
     show(`Worker     process ${this.worker?.child.pid}, polls task queue ${this.taskQueue}`);
@@ -87,19 +95,14 @@ export class DemoSession {
       onFailure: this.options.keep ? ('keep' as const) : ('delete' as const),
     };
     const options = { workflowId: `create-${name}`, taskQueue: this.taskQueue };
-    const handle = await startCreateServer(this.client, input, options);
-    const creation = this.track(name, handle, handle.firstExecutionRunId);
-    creation.result.then(
-      ({ serverId }) => this.servers.set(serverId, name),
-      () => undefined, // whoever follows it sees how it failed
-    );
-    return creation;
+    const handle = await startCreateServer(this.connected.client, input, options);
+    return this.track(name, handle, handle.firstExecutionRunId, ({ serverId }) => this.servers.set(serverId, name));
   }
 
   /** Starts RecoverInstanceWorkflow, or joins the one that runs for that server. */
   async recover(input: RecoverInstanceInput): Promise<DemoWorkflow<RecoverInstanceResult>> {
     this.refuseAtEnd();
-    const handle = await startRecoverInstance(this.client, input, { taskQueue: this.taskQueue });
+    const handle = await startRecoverInstance(this.connected.client, input, { taskQueue: this.taskQueue });
     const name = this.servers.get(input.instanceId) ?? input.instanceId;
     return this.track(name, handle, handle.signaledRunId);
   }
@@ -109,17 +112,26 @@ export class DemoSession {
     if (this.ending) throw new Error('the demo is ending');
   }
 
-  private track<T>(
+  private async track<T>(
     name: string,
-    handle: DemoWorkflow['handle'] & { workflowId: string; result(): Promise<T> },
+    handle: DemoWorkflow<T>['handle'] & { workflowId: string },
     runId: string,
-  ): DemoWorkflow<T> {
+    onResult: (result: T) => unknown = () => undefined,
+  ): Promise<DemoWorkflow<T>> {
     const { workflowId } = handle;
-    const { uiUrl, namespace } = this.temporal;
-    const link = uiUrl && workflowPage(uiUrl, namespace, workflowId, runId);
-    const workflow = { name, workflowId, link, handle, result: handle.result() };
-    this.running.add(workflow);
-    workflow.result.catch(() => undefined).finally(() => this.running.delete(workflow));
+    const { connected, taskQueue } = this;
+    const workflow: DemoWorkflow<T> = {
+      name,
+      workflowId,
+      link: await connected.page(workflowId, runId),
+      handle,
+      follow: (view) =>
+        follow(connected, handle, { taskQueue, view, signal: this.over.signal, lookEveryMs: LOOK_EVERY_MS }),
+    };
+    // whoever follows it sees how it fails
+    const ended = handle.result().then(onResult, () => undefined);
+    this.running.set(workflow, ended);
+    void ended.finally(() => this.running.delete(workflow));
     return workflow;
   }
 
@@ -137,7 +149,7 @@ export class DemoSession {
   async end(): Promise<void> {
     this.ending = true;
     if (this.options.cloud && !this.options.keep) this.atEnd.unshift(() => this.deleteServers());
-    this.atEnd.unshift(() => this.endWorkflows());
+    this.atEnd.unshift(() => this.endWorkflows().finally(() => this.over.abort()));
     for (const undo of this.atEnd.splice(0)) {
       await undo().catch((error: unknown) => this.show(error instanceof Error ? error.message : String(error)));
     }
@@ -179,11 +191,11 @@ export class DemoSession {
 
   /** No workflow is left half-way where its cloud or its Temporal server outlasts the demo. */
   private async endWorkflows(): Promise<void> {
-    for (const { handle, result, workflowId } of this.running) {
+    for (const [{ handle, workflowId }, ended] of this.running) {
       if (this.options.cloud) {
         this.show(`Cancelling ${workflowId}`);
         await handle.cancel();
-        await Promise.race([result.catch(() => undefined), sleep(CLEAN_UP_WITHIN_MS)]);
+        await Promise.race([ended, sleep(CLEAN_UP_WITHIN_MS)]);
       } else if (!this.ownsTemporal) {
         await handle.terminate('The demo, and its simulated cloud, have ended');
       }

@@ -1,21 +1,17 @@
 /** What a person sees of the demo's workflows: where they are, live how they go on, and how they end. */
-import { WorkflowFailedError } from '@temporalio/client';
-import { ApplicationFailure } from '@temporalio/common';
+import { describeAddresses, labelled } from '../cli/output';
 import type { CreateServerResult, RecoverInstanceResult, RecoveryReason } from '../client';
 import { describeState } from '../policy/server-state';
-import { follow } from './follow';
 import type { DemoWorkflow } from './session';
+import { timeline } from './timeline';
 import type { Log } from './tool-cache';
-
-/** Width of the labels at the beginning of lines. */
-const LABEL = 11;
 
 /** Skips that leave an instance behind which may have failed: somebody should look at it. */
 const LEFT_FAILED: ReadonlySet<RecoveryReason> = new Set(['paused', 'rescued', 'resized']);
 
 /** A label, and lines beside it. */
 export function say(show: Log, label: string, ...lines: string[]): void {
-  lines.forEach((line, index) => show(`${(index === 0 ? label : '').padEnd(LABEL)}${line}`));
+  for (const line of labelled(label, lines)) show(line);
 }
 
 /** Where a workflow is found. */
@@ -27,16 +23,13 @@ export function announce({ workflowId, link }: DemoWorkflow, show: Log): void {
 /** Shows one creation to its end. Undefined when it failed, which is shown. */
 export function showCreation(creation: DemoWorkflow<CreateServerResult>, show: Log) {
   return showToEnd(creation, show, ({ serverId, name, status, host, addresses, attempts }, { events }) => {
-    const networks = Object.entries(addresses).map(([network, list]) =>
-      [network, ...list.map(({ addr }) => addr)].join(' '),
-    );
     say(
       show,
       'Result',
       `server ${name} is ${status} after ${attempts === 1 ? '1 attempt' : `${attempts} attempts`}`,
       `id ${serverId}`,
       ...(host ? [`host ${host}`] : []),
-      `addresses ${networks.join(', ') || 'none'}`,
+      describeAddresses(addresses),
       `${events} events in the workflow's history`,
     );
   });
@@ -78,21 +71,23 @@ async function showToEnd<T>(
   show: Log,
   tell: (result: T, described: Described) => void,
 ): Promise<T | undefined> {
-  try {
-    const result = await follow(workflow, show);
-    const { historyLength, startTime, closeTime = new Date() } = await workflow.handle.describe();
-    show('');
-    tell(result, {
-      events: historyLength,
-      startedAt: startTime.getTime(),
-      seconds: (closeTime.getTime() - startTime.getTime()) / 1_000,
-    });
-    return result;
-  } catch (error) {
-    if (!(error instanceof WorkflowFailedError)) throw error;
-    const { cause, message } = error;
-    show('');
-    say(show, 'Failed', `${cause instanceof ApplicationFailure ? `${cause.type}: ` : ''}${cause?.message ?? message}`);
-    return undefined;
+  const outcome = await workflow.follow(timeline(show));
+  switch (outcome.kind) {
+    case 'completed': {
+      const { historyLength, startTime, closeTime = new Date() } = await workflow.handle.describe();
+      show('');
+      tell(outcome.result, {
+        events: historyLength,
+        startedAt: startTime.getTime(),
+        seconds: (closeTime.getTime() - startTime.getTime()) / 1_000,
+      });
+      return outcome.result;
+    }
+    case 'failed':
+      show('');
+      say(show, 'Failed', `${outcome.failure.type}: ${outcome.failure.message}`);
+      return undefined;
+    case 'interrupted':
+      throw new Error('the demo is ending');
   }
 }

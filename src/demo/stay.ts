@@ -1,6 +1,6 @@
 /** `--keep`: all that was started stays up, with commands to try. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DEFAULT_TASK_QUEUE, recoveryWorkflowId, type CreateServerResult } from '../client';
+import { DEFAULT_TASK_QUEUE, recoveryWorkflowId, type CreateServerResult, type RecoverInstanceInput } from '../client';
 import { driveBy, help, type Driven } from './keyboard';
 import { notificationOf, restoreCommand } from './recoveries';
 import type { DemoSession, DemoWorkflow } from './session';
@@ -42,7 +42,12 @@ async function createAnother(session: DemoSession, name: string | undefined, sho
   beside(creation, show, (prefixed) => showCreation(creation, prefixed));
 }
 
-async function recover(session: DemoSession, id: string, policy: object, show: Log): Promise<void> {
+async function recover(
+  session: DemoSession,
+  id: string,
+  policy: RecoverInstanceInput['policy'],
+  show: Log,
+): Promise<void> {
   const notification = notificationOf(true, session.cloud.simulated?.server(id).host);
   const recovery = await session.recover({ instanceId: id, notification, policy });
   beside(recovery, show, (prefixed) => showRecovery(recovery, prefixed));

@@ -41,7 +41,7 @@ export function readCloudEntry(name: string, env: NodeJS.ProcessEnv): CloudEntry
   const file = findFile('clouds', env, 'OS_CLIENT_CONFIG_FILE');
   if (file === undefined) {
     throw configurationError(
-      `OS_CLOUD is '${name}', but there is no clouds.yaml in ${searchPath(env).join(', ')}: ` +
+      `there is no clouds.yaml with the cloud '${name}' in ${searchPath(env).join(', ')}: ` +
         `create one, or name it by OS_CLIENT_CONFIG_FILE`,
     );
   }
@@ -51,7 +51,7 @@ export function readCloudEntry(name: string, env: NodeJS.ProcessEnv): CloudEntry
     secureFile === undefined ? emptyMap() : section(readYamlFile(secureFile), 'clouds', secureFile, emptyMap());
   if (clouds[name] === undefined && secure[name] === undefined) {
     const known = Object.keys(clouds).join(', ') || 'none';
-    throw configurationError(`OS_CLOUD is '${name}', which ${file} does not define (it has: ${known})`);
+    throw configurationError(`there is no cloud '${name}' in ${file} (it has: ${known})`);
   }
   const own = underscores(
     merge(section(clouds, name, file, emptyMap()), section(secure, name, secureFile ?? file, emptyMap())),

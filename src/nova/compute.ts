@@ -3,7 +3,7 @@
 import type { CloudConfig } from './config';
 import { minorOf, OLDEST_MICROVERSION, withoutSlashes } from './config';
 import { NovaError } from './errors';
-import type { HttpAnswer, HttpRequest } from './http';
+import type { EndedRequest, HttpAnswer, HttpRequest } from './http';
 import { createHttpClient, httpDate, unexpectedAnswer } from './http';
 import type { Logger, ServiceType, Session } from './identity';
 import { createIdentity, endpointOf, withSignal } from './identity';
@@ -83,7 +83,7 @@ export interface ComputeClient {
    * @param since milliseconds by this process's clock; the difference to Nova's is known from its answers' `Date`
    */
   listChangedServers(since: number, options?: RequestOptions): Promise<NovaServer[]>;
-  deleteServer(id: string, options?: RequestOptions): Promise<void>;
+  deleteServer(id: string, options?: RequestOptions): Promise<{ requestId?: string }>;
   /** `POST /servers/{id}/action`; `requestId` is the key of the instance action that Nova records for it. */
   serverAction(id: string, body: Record<string, unknown>, options?: RequestOptions): Promise<{ requestId?: string }>;
   /** Newest first, the first page of it (1,000 by Nova's default). */
@@ -110,6 +110,8 @@ export interface ComputeClientOptions {
   timeoutMs?: number;
   /** Told about logins and the microversion. */
   logger?: Logger;
+  /** Told about each request when it has ended, logins included: for metrics, see `requestMetrics`. */
+  onRequest?: (request: EndedRequest) => void;
 }
 
 export function createComputeClient(config: CloudConfig, options: ComputeClientOptions = {}): ComputeClient {
@@ -117,6 +119,7 @@ export function createComputeClient(config: CloudConfig, options: ComputeClientO
     insecure: config.insecure,
     ...(config.caCertificates !== undefined && { caCertificates: config.caCertificates }),
     ...(options.timeoutMs !== undefined && { timeoutMs: options.timeoutMs }),
+    ...(options.onRequest && { onRequest: options.onRequest }),
   });
   const identity = createIdentity(config, http, options.logger);
   let negotiation: Promise<string> | undefined;
@@ -131,6 +134,7 @@ export function createComputeClient(config: CloudConfig, options: ComputeClientO
         method: call.method,
         url: call.url(session),
         path: call.path,
+        route: routeOf(call.path),
         headers: { 'X-Auth-Token': session.token, ...call.headers },
         secrets: [session.token],
         ...(call.query && { query: call.query }),
@@ -299,7 +303,8 @@ export function createComputeClient(config: CloudConfig, options: ComputeClientO
       listServers({ 'changes-since': new Date(since + novaIsAheadBy).toISOString() }, requestOptions),
 
     async deleteServer(id, requestOptions) {
-      await nova('DELETE', serverPath(id), requestOptions);
+      const { answer } = await nova('DELETE', serverPath(id), requestOptions);
+      return withRequestId(answer);
     },
 
     async serverAction(id, body, requestOptions) {
@@ -430,6 +435,13 @@ function accessRulesError({ kind, message, details }: NovaError): NovaError {
 
 function serverPath(id: string): string {
   return `/servers/${pathSegment(id)}`;
+}
+
+/** A path of this file without its ids: of routes there are a dozen, of ids any number. */
+function routeOf(path: string): string {
+  return path
+    .replace(/^\/servers\/(?!detail$)[^/]+/, '/servers/{server_id}')
+    .replace(/\/os-instance-actions\/[^/]+$/, '/os-instance-actions/{request_id}');
 }
 
 /** `.` and `..` would be another path, nothing would be the list, and half of a character can't be written in a path. */

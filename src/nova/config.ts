@@ -132,6 +132,18 @@ export function loadCloudConfig(env: NodeJS.ProcessEnv = process.env): CloudConf
   };
 }
 
+/**
+ * A cloud of `clouds.yaml` beside the one that `env` is about: of the `OS_*` variables only those count that say which
+ * files to read (`OS_CLIENT_CONFIG_FILE`, `OS_CLIENT_SECURE_FILE`). The cloud of `OS_CLOUD` is as `loadCloudConfig` has it.
+ *
+ * @throws NovaError `Configuration`, as `loadCloudConfig` does
+ */
+export function loadNamedCloud(name: string, env: NodeJS.ProcessEnv = process.env): CloudConfig {
+  if (env.OS_CLOUD === name) return loadCloudConfig(env);
+  const others = Object.entries(env).filter(([variable]) => !/^OS_(?!CLIENT_)/.test(variable));
+  return loadCloudConfig({ ...Object.fromEntries(others), OS_CLOUD: name });
+}
+
 function readSettings(env: NodeJS.ProcessEnv): Settings {
   const name = env.OS_CLOUD;
   const settings: Settings = { values: {} };

@@ -14,13 +14,13 @@ import { redact, secretsIn, serviceMessage } from './message';
 import { adviceOn, policyRuleOf } from './policy-rule';
 
 /** For the connection, the request and the whole answer together. */
-export const DEFAULT_TIMEOUT_MS = 30_000;
+const DEFAULT_TIMEOUT_MS = 30_000;
 /** A page of 1,000 servers with everything in it has about 5 MB. */
 const MAX_BODY_BYTES = 64 * 1024 * 1024;
 /** Below the 5 s after which Apache closes an idle connection, so that no request meets a connection being closed. */
 const IDLE_SOCKET_MS = 4_000;
 /** A `Retry-After` is believed up to an hour: what waits has a deadline of its own and looks again now and then. */
-export const MAX_RETRY_AFTER_MS = 3_600_000;
+const MAX_RETRY_AFTER_MS = 3_600_000;
 
 const CLOSED = 'The client for OpenStack is closed';
 
@@ -31,6 +31,19 @@ export interface HttpClientOptions {
   caCertificates?: string;
   insecure?: boolean;
   timeoutMs?: number;
+  /** Told about each request that was sent, when it has ended: for metrics. */
+  onRequest?: (request: EndedRequest) => void;
+}
+
+/** Nothing in it that is one server's or one person's. */
+export interface EndedRequest {
+  service: string;
+  method: HttpRequest['method'];
+  route: string;
+  /** The answer's status; 'none' when no answer came, 'cancelled' when nobody waited for it any more. */
+  code: string;
+  /** From the connection to the end of the answer. */
+  seconds: number;
 }
 
 export interface HttpRequest {
@@ -40,6 +53,8 @@ export interface HttpRequest {
   url: string;
   /** What messages call the request's target; without it, the path of `url`. */
   path?: string;
+  /** What metrics call it: a path with placeholders for ids. Default 'other'. */
+  route?: string;
   query?: Record<string, string>;
   headers?: Record<string, string>;
   /** Sent as JSON. What it holds under keys like `user_data` and `adminPass` never shows in an error. */
@@ -114,6 +129,8 @@ export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
       // axios's own timeout starts anew with each byte, so that a trickle never ends.
       const ending = new AbortController();
       underWay.add(ending);
+      const begun = performance.now();
+      let code = 'none';
       let late = false;
       const timer = setTimeout(() => {
         late = true;
@@ -130,12 +147,14 @@ export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
           ...(request.body !== undefined && { data: JSON.stringify(request.body) }),
           signal: ending.signal,
         });
+        code = String(response.status);
         return toAnswer(target, response);
       } catch (error) {
         if (error instanceof NovaError) throw error;
         if (late) {
           throw unavailable(target, `has not answered ${named(target)} completely within ${timeoutMs / 1000} s`, true);
         }
+        if (request.signal?.aborted) code = 'cancelled';
         request.signal?.throwIfAborted();
         if (closed) throw new NovaError('Unavailable', CLOSED, { outcomeUnknown: true });
         throw fromFailure(target, error);
@@ -143,6 +162,8 @@ export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
         clearTimeout(timer);
         underWay.delete(ending);
         request.signal?.removeEventListener('abort', onAbort);
+        const { service, method, route = 'other' } = request;
+        options.onRequest?.({ service, method, route, code, seconds: (performance.now() - begun) / 1000 });
       }
     },
     close() {
@@ -270,7 +291,7 @@ function requestIdOf(header: (name: string) => string | undefined, secrets: read
  * Milliseconds from a `Retry-After` of seconds or of an HTTP date, which is taken relative to the answer's own `Date`,
  * so that a clock that is off does not count. 0 for a date in the past, at most an hour, undefined for rubbish.
  */
-export function retryAfter(value: string | undefined, date?: string): number | undefined {
+function retryAfter(value: string | undefined, date?: string): number | undefined {
   if (value === undefined) return undefined;
   const seconds = /^\s*(\d+)\s*$/.exec(value)?.[1];
   const until = seconds === undefined ? httpDate(value) : undefined;

@@ -154,6 +154,7 @@ async function logIn(config: CloudConfig, http: HttpClient): Promise<{ session: 
     method: 'POST',
     url: `${config.authUrl}/auth/tokens`,
     path: '/v3/auth/tokens',
+    route: '/v3/auth/tokens',
     body: { auth: authBody(config.auth) },
     secrets: [loginSecret(config.auth)],
   };

@@ -48,6 +48,11 @@ export function judgeCreation(state: ServerState, transientStatuses: readonly st
   return verdict;
 }
 
+/** For where only so many different words may be: one of Nova's statuses, or 'OTHER'. */
+export function knownStatus(status: string): string {
+  return Object.hasOwn(VERDICTS, status) ? status : 'OTHER';
+}
+
 /** While a cell is down, Nova (2.69) still answers for its servers: status UNKNOWN, most keys missing. */
 export function isDownCell(state: ServerState): boolean {
   return state.status === 'UNKNOWN' && state.vmState === null;

@@ -27,31 +27,43 @@ export function nextInterval(interval: number, polling: Polling): number {
  */
 export const LONGEST_HELD_INTERVAL = 15_000;
 
-const SHORTEST_ROUND = 15_000;
+const SHORTEST_ROUND = 45_000;
 const LONGEST_ROUND = 600_000;
 
-/** How long one watch goes on: as long again as the server has been silent, between 15 s and 10 min. */
+/**
+ * How long one watch goes on: as long again as the server has been silent, between 45 s and 10 min. Each costs 6 history
+ * events: most builds are over within the first.
+ */
 export function roundLength(silence: number): number {
   return Math.min(Math.max(silence, SHORTEST_ROUND), LONGEST_ROUND);
 }
 
-/** A wait younger than this is worth a heartbeat a few seconds apart. */
+/** A server that has been silent for less than this is worth a heartbeat a few seconds apart. */
 const YOUNG = 30_000;
 
+const SHORTEST_HEARTBEAT_TIMEOUT = 4_000;
+const LONGEST_HEARTBEAT_TIMEOUT = 60_000;
+/** Of one worker's watches together, a heartbeat each 10 ms at most: a Temporal server of two cores spends 3 ms on one. */
+const HEARTBEAT_TIMEOUT_A_WATCH = 12.5;
+
 /**
- * How soon a killed worker is noticed: within 4 s in a young wait; later within half the time that the server has been
- * silent, 60 s at most, for a heartbeat is what a wait costs Temporal. The SDK sends one after four fifths of it: the
- * rest is what a busy worker may be late.
+ * How soon a killed worker is noticed: within 4 s while the server was silent for less than 30 s; later within half the
+ * time of its silence, 60 s at most, for a heartbeat is what a wait costs Temporal. More than 320 watches on one worker
+ * make it later: what was theirs takes longer than that to be handed over. The SDK sends a heartbeat after four fifths
+ * of the timeout: the rest is what a busy worker may be late.
+ *
+ * @param watches under way on the worker that was there last
  */
-export function heartbeatTimeout(round: number): number {
-  return round <= YOUNG ? 4_000 : Math.min(round / 2, 60_000);
+export function heartbeatTimeout(silence: number, watches: number): number {
+  const wanted = silence <= YOUNG ? SHORTEST_HEARTBEAT_TIMEOUT : silence / 2;
+  return Math.min(Math.max(wanted, watches * HEARTBEAT_TIMEOUT_A_WATCH), LONGEST_HEARTBEAT_TIMEOUT);
 }
 
 /** A request whose answer was lost may still be on its way through Nova: one look for its effect is not enough. */
 export const LOOK_AGAIN_AFTER = 2_500;
 
 /** How long a step from one running task to the next is held back before the workflow hears of it. */
-export const PROGRESS_HELD = 12_000;
+export const PROGRESS_HELD = 45_000;
 
 /** So many servers of a project are looked at together, by one list of what has changed; fewer by id, one by one. */
 export const LISTED_FROM = 3;

@@ -105,7 +105,7 @@ interface Row {
 
 const ENABLED = new Set(['1', 't', 'true', 'on', 'y', 'yes']);
 
-export const ROWS: readonly Row[] = [
+const ROWS: readonly Row[] = [
   {
     name: 'deleted',
     fits: ({ state }) => state.vmState === 'deleted',
@@ -353,7 +353,7 @@ export function isBusy(state: ServerState): boolean {
 }
 
 /** Confirmed to be back: Nova's three states together. */
-export function isRunning(state: ServerState): boolean {
+function isRunning(state: ServerState): boolean {
   return state.vmState === 'active' && state.taskState === null && state.powerState === 'running';
 }
 

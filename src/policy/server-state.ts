@@ -98,7 +98,7 @@ export function describeState(state: ServerState | null): string {
 }
 
 /** The newest observations that are kept. */
-export const OBSERVATIONS_KEPT = 100;
+const OBSERVATIONS_KEPT = 100;
 
 /** Appends what differs from the one before it, keeps the newest 100. */
 export function recordObservations(kept: Observation[], fresh: Observation[]): Observation[] {

@@ -25,6 +25,8 @@ export interface SimulatedCloudOptions {
   buildSeconds?: number;
   /** Seconds from an action's answer to its end. Default 0.1. */
   actionSeconds?: number;
+  /** Of the one image. Default: a new UUID. */
+  imageId?: string;
   /** Servers a project may have. Default: no limit. */
   quotaInstances?: number;
   /** Life of a token in seconds. Default 3600. */
@@ -107,7 +109,7 @@ export class SimulatedCloud {
   private readonly listener: Listener;
 
   private constructor(options: SimulatedCloudOptions) {
-    this.imageId = randomUUID();
+    this.imageId = options.imageId ?? randomUUID();
     this.networkId = randomUUID();
     this.identity = new Identity(now, (options.tokenSeconds ?? 3600) * 1000, options.password ?? 'anchor');
     this.enforceNewDefaults = options.enforceNewDefaults ?? false;

@@ -1,6 +1,7 @@
 /** The listener: routes requests to the services, plays faults, and keeps a record of what was asked. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Answer, ServiceRequest } from './message';
 
 export type ServiceName = 'identity' | 'compute' | 'image' | 'network';
@@ -176,7 +177,7 @@ export class Listener {
     carryOut: () => Answer,
   ): Promise<void> {
     let own = fault.carriedOut === true ? carryOut() : undefined;
-    if (fault.delaySeconds !== undefined) await sleep(fault.delaySeconds * 1000);
+    if (fault.delaySeconds !== undefined) await sleep(fault.delaySeconds * 1000, undefined, { ref: false });
     if (fault.reset === true) {
       record.status = 'reset';
       outgoing.socket?.resetAndDestroy();
@@ -242,10 +243,4 @@ async function text(incoming: IncomingMessage): Promise<string> {
     // the client went away; what it had sent is all there will be
   }
   return Buffer.concat(chunks).toString('utf8');
-}
-
-function sleep(milliseconds: number): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, milliseconds).unref();
-  });
 }

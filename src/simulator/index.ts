@@ -1,6 +1,5 @@
 export { SimulatedCloud } from './cloud';
-export type { SimulatedAction, SimulatedCloudOptions, SimulatedServer } from './cloud';
-export type { Fault, FaultHandle, RecordedRequest, ServiceName } from './http';
-export type { AccessRule, ProjectName, UserName } from './identity';
-export type { ForcedState } from './model';
-export type { PolicyCheck, PolicyOverrides } from './policies';
+export type { SimulatedCloudOptions, SimulatedServer } from './cloud';
+export type { Fault, FaultHandle } from './http';
+export type { AccessRule, UserName } from './identity';
+export type { PolicyOverrides } from './policies';

@@ -16,7 +16,7 @@ const UUID = /^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$
 export const isUuid = (value: unknown): value is string => typeof value === 'string' && UUID.test(value);
 
 /** Python's repr of a JSON value: Nova's messages hold it. */
-export function repr(value: unknown): string {
+function repr(value: unknown): string {
   if (value === null) return 'None';
   if (typeof value === 'boolean') return value ? 'True' : 'False';
   if (typeof value === 'string') {

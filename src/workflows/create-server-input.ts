@@ -5,6 +5,7 @@ import type { Polling } from '../policy/polling';
 import type { Observation } from '../policy/server-state';
 import {
   checkChoice,
+  checkCloud,
   checkDuration,
   checkFreeObject,
   checkInteger,
@@ -29,6 +30,8 @@ export interface CreateServerInput {
   attempts?: number;
   /** What becomes of the last server on ERROR, timeout or cancellation; default 'keep'. */
   onFailure?: 'keep' | 'delete';
+  /** The name of one of the worker's clouds; default: its own. */
+  cloud?: string;
   polling?: PollingOptions;
 }
 
@@ -52,6 +55,7 @@ export interface CheckedCreateInput {
   transientStatuses: string[];
   attempts: number;
   onFailure: 'keep' | 'delete';
+  cloud: string | undefined;
   polling: Polling;
 }
 
@@ -65,6 +69,7 @@ export function checkCreateServerInput(input: unknown): CheckedCreateInput {
     'transientStatuses',
     'attempts',
     'onFailure',
+    'cloud',
     'polling',
   ]);
   const server = required(checkFreeObject(fields.server, 'server'), 'server');
@@ -85,6 +90,7 @@ export function checkCreateServerInput(input: unknown): CheckedCreateInput {
     transientStatuses: checkStrings(fields.transientStatuses, 'transientStatuses') ?? [],
     attempts: checkInteger(fields.attempts, 'attempts', 1, 10) ?? 1,
     onFailure: checkChoice(fields.onFailure, 'onFailure', ['keep', 'delete']) ?? 'keep',
+    cloud: checkCloud(fields.cloud),
     polling: checkPolling(fields.polling),
   };
 }

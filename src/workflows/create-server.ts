@@ -28,6 +28,7 @@ import {
   type FailureType,
 } from './failures';
 import { serverIdUpdate } from './messages';
+import { countCreation } from './metrics';
 import { changes, looks } from './nova';
 import { isHistoryLong, iso, seconds, ServerWatch, summary, type CarriedWatch } from './server-watch';
 
@@ -52,7 +53,7 @@ const FIND_TIMEOUT_FOR_INFORMATION = 10_000;
  * Creates one server and waits until it is ACTIVE.
  *
  * Fails with an `ApplicationFailure` whose `type` is one of `InvalidInput`, `ServerInError`, `UnknownServerStatus`,
- * `ServerNotFound`, `ServerWaitTimeout`, `AmbiguousServer`, `QuotaExceeded` or `Nova…` (see {@link FailureType}).
+ * `ServerNotFound`, `ServerWaitTimeout`, `AmbiguousServer`, `QuotaExceeded` or `Nova…`.
  * @param carried set by continue-as-new only
  */
 export async function CreateServerWorkflow(
@@ -78,6 +79,7 @@ export async function CreateServerWorkflow(
     throw failure;
   } finally {
     creation?.watch.end(failure);
+    countCreation(failure);
     await CancellationScope.nonCancellable(() => condition(allHandlersFinished));
   }
 }
@@ -125,7 +127,7 @@ class ServerCreation {
     private readonly checked: CheckedCreateInput,
     carried: CarriedCreation | undefined,
   ) {
-    this.watch = new ServerWatch(checked.polling, carried?.watch);
+    this.watch = new ServerWatch(checked.polling, carried?.watch, checked.cloud);
     this.attempt = carried?.attempt ?? 1;
     this.mayExist = carried?.mayExist ?? false;
     this.lastFailure = carried?.lastFailure ?? '';
@@ -158,7 +160,7 @@ class ServerCreation {
       const created = await this.create();
       if (created === 'deadline') return 'deadline';
       this.mayExist = false;
-      watch.follow(created.serverId, created.look);
+      watch.follow(created.serverId, created.look, created);
       if (created.adopted) {
         log.warn('Adopted the server that an earlier request had created', { serverId: created.serverId });
       }
@@ -193,7 +195,7 @@ class ServerCreation {
               scheduleToStartTimeout: within,
               // A POST that is under way at the deadline is waited for: its server must be known.
               scheduleToCloseTimeout: within + 100_000,
-              summary: summary(`${this.name} · attempt ${this.attempt} of ${checked.attempts}`),
+              summary: summary(`create ${this.name} · attempt ${this.attempt} of ${checked.attempts}`),
             },
             [
               {
@@ -202,6 +204,7 @@ class ServerCreation {
                 schedulerHints: checked.schedulerHints,
                 within,
                 mayExist,
+                cloud: checked.cloud,
               },
             ],
           ),
@@ -344,7 +347,7 @@ class ServerCreation {
     try {
       const found = await looks.novaFindServer.executeWithOptions(
         { scheduleToCloseTimeout: timeout, heartbeatTimeout: '5s', summary: 'was a server made?' },
-        [this.identity()],
+        [{ ...this.identity(), cloud: this.checked.cloud }],
       );
       if (found) this.watch.follow(found.serverId, found);
       return found;
@@ -392,7 +395,7 @@ class ServerCreation {
     try {
       await changes.novaDeleteServer.executeWithOptions(
         { scheduleToCloseTimeout: Math.max(this.watch.remaining, 1), summary: `DELETE ${serverId}` },
-        [{ serverId }],
+        [{ serverId, cloud: this.checked.cloud }],
       );
       return null;
     } catch (error) {

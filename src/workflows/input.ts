@@ -23,6 +23,7 @@ export const UNREADABLE: unique symbol = Symbol('unreadable');
 
 /** Of a text that is no part of Nova's own objects: names, times, events. */
 const LONGEST_TEXT = 1_000;
+const LONGEST_CLOUD = 255;
 const LONGEST_LIST = 100;
 /** Of an object for Nova, as JSON. Nova takes 112 KiB by default (oslo.middleware, `max_request_body_size`). */
 const LARGEST_OBJECT = 256 * 1024;
@@ -128,6 +129,13 @@ export function checkString(value: unknown, field: string): string | undefined {
   if (typeof value !== 'string' || value === '') throw invalid(`${field} must be a text, not ${shown(value)}.`);
   refuse(value.length > LONGEST_TEXT, `${field} must not have more than ${LONGEST_TEXT} characters.`);
   return value;
+}
+
+/** Which of the worker's clouds; the workflow can't know them, the activities do. */
+export function checkCloud(value: unknown): string | undefined {
+  const cloud = checkString(value, 'cloud');
+  refuse((cloud?.length ?? 0) > LONGEST_CLOUD, `cloud must not have more than ${LONGEST_CLOUD} characters.`);
+  return cloud;
 }
 
 export function checkStrings(value: unknown, field: string): string[] | undefined {

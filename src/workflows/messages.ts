@@ -15,6 +15,8 @@ export interface Progress {
   observations: Observation[];
   /** ISO 8601; null when nothing is bounded at the moment. */
   deadline: string | null;
+  /** The input's; absent for the worker's own. */
+  cloud?: string;
 }
 
 export const progressQuery = defineQuery<Progress>('progress');

@@ -13,6 +13,7 @@ import { parseTime } from '../time';
 import {
   checkBoolean,
   checkChoice,
+  checkCloud,
   checkDuration,
   checkObject,
   checkPolling,
@@ -49,6 +50,8 @@ export interface RecoverInstanceInput {
   };
   /** Decide and report, change nothing. */
   dryRun?: boolean;
+  /** The name of one of the worker's clouds; default: its own. */
+  cloud?: string;
   polling?: PollingOptions;
 }
 
@@ -81,6 +84,7 @@ export interface CheckedRecoverInput {
   policy: RecoveryPolicy;
   timeouts: { task: number; stop: number; start: number };
   dryRun: boolean;
+  cloud: string | undefined;
   polling: Polling;
 }
 
@@ -88,7 +92,15 @@ const DEFAULT_TIMEOUT = 600_000;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 export function checkRecoverInstanceInput(input: unknown): CheckedRecoverInput {
-  const fields = checkObject(input, '', ['instanceId', 'notification', 'policy', 'timeouts', 'dryRun', 'polling']);
+  const fields = checkObject(input, '', [
+    'instanceId',
+    'notification',
+    'policy',
+    'timeouts',
+    'dryRun',
+    'cloud',
+    'polling',
+  ]);
   const instanceId = required(checkString(fields.instanceId, 'instanceId'), 'instanceId').toLowerCase();
   refuse(!UUID.test(instanceId), `instanceId must be a UUID, not "${instanceId.slice(0, 40)}".`);
   const timeouts = checkObject(fields.timeouts === undefined ? {} : fields.timeouts, 'timeouts', [
@@ -106,6 +118,7 @@ export function checkRecoverInstanceInput(input: unknown): CheckedRecoverInput {
       start: checkDuration(timeouts.start, 'timeouts.start') ?? DEFAULT_TIMEOUT,
     },
     dryRun: checkBoolean(fields.dryRun, 'dryRun') ?? false,
+    cloud: checkCloud(fields.cloud),
     polling: checkPolling(fields.polling),
   };
 }

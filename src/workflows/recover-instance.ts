@@ -23,6 +23,7 @@ import { describeState, type ServerState } from '../policy/server-state';
 import { activityOutcome, describeFault, sentence, type ActivityOutcome } from './failures';
 import { required } from './input';
 import { notifiedSignal } from './messages';
+import { countRecovery } from './metrics';
 import { changes, LOOK_TIMEOUT, looks } from './nova';
 import {
   checkNotification,
@@ -78,10 +79,10 @@ const CANCELLED_LOOK_TIMEOUT = 60_000;
 /** "Decide afresh, at most 3 times". */
 const DECISIONS = 3;
 /**
- * Looks at what the instance is, takes one of a few paths, and says why; see {@link RecoveryPolicy}.
+ * Looks at what the instance is, takes one of a few paths, and says why: `policy` in the input chooses among them.
  *
  * Fails with an `ApplicationFailure` whose `type` is one of `InvalidInput`, `UnknownServerStatus`, `ServerNotFound`,
- * `InstanceRecoveryFailed` or `Nova…` (see {@link FailureType}).
+ * `InstanceRecoveryFailed` or `Nova…`.
  * @param carried set by continue-as-new only
  */
 export async function RecoverInstanceWorkflow(
@@ -89,13 +90,15 @@ export async function RecoverInstanceWorkflow(
   carried?: CarriedRecovery,
 ): Promise<RecoverInstanceResult> {
   let recovery: InstanceRecovery | undefined;
+  let result: RecoverInstanceResult | undefined;
   let failure: unknown;
   try {
     const checked = checkRecoverInstanceInput(input);
     const isContinued = workflowInfo().continuedFromExecutionRunId !== undefined;
     recovery = new InstanceRecovery(input, checked, isContinued ? carried : undefined);
     recovery.handleMessages();
-    return await recovery.run();
+    result = await recovery.run();
+    return result;
   } catch (error) {
     failure = error;
     if (!recovery) {
@@ -106,6 +109,7 @@ export async function RecoverInstanceWorkflow(
     throw error;
   } finally {
     recovery?.watch.end(failure);
+    countRecovery(result, failure);
     await CancellationScope.nonCancellable(() => condition(allHandlersFinished));
   }
 }
@@ -130,7 +134,7 @@ class InstanceRecovery {
     carried: CarriedRecovery | undefined,
   ) {
     const { failedAt, reportsRunning, instanceId, timeouts } = checked;
-    this.watch = new ServerWatch(checked.polling, carried?.watch);
+    this.watch = new ServerWatch(checked.polling, carried?.watch, checked.cloud);
     this.watch.serverId = instanceId;
     this.progress = carried?.progress ?? {
       decisions: 0,
@@ -281,9 +285,9 @@ class InstanceRecovery {
               startToCloseTimeout: 2 * LOOK_TIMEOUT,
               heartbeatTimeout: '5s',
               scheduleToCloseTimeout: remaining,
-              summary: summary(`${describeState(watch.state)} · look, and read what was done`),
+              summary: summary(`${watch.standing} · look, and read what was done to it before`),
             },
-            [{ serverId: this.checked.instanceId }],
+            [{ serverId: this.checked.instanceId, cloud: this.checked.cloud }],
           ),
         );
         if (reading === 'woken') continue;
@@ -336,8 +340,19 @@ class InstanceRecovery {
       if (watch.remaining === 0) throw this.lateFailure(action);
       try {
         const taken = await changes.novaServerAction.executeWithOptions(
-          { scheduleToCloseTimeout: watch.remaining, summary: summary(`${action} ${describeState(watch.state)}`) },
-          [{ serverId: checked.instanceId, action, known: progress.known, vmState: progress.vmState }],
+          {
+            scheduleToCloseTimeout: watch.remaining,
+            summary: summary(`${action} · it is ${describeState(watch.state)}`),
+          },
+          [
+            {
+              serverId: checked.instanceId,
+              action,
+              known: progress.known,
+              vmState: progress.vmState,
+              cloud: checked.cloud,
+            },
+          ],
         );
         this.record(action, taken.requestId, taken.found ? 'its answer was lost; Nova had carried it out' : undefined);
         return null;

@@ -8,19 +8,21 @@ import {
   ContinueAsNew,
   currentUpdateInfo,
   isCancellation,
+  log,
   patched,
   setCurrentDetails,
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow';
-import { ApplicationFailure } from '@temporalio/common';
+import { ApplicationFailure, CancelledFailure } from '@temporalio/common';
 import type { Covered, FailureDetails, Look } from '../activities';
 import { heartbeatTimeout, LONGEST_HELD_INTERVAL, nextInterval, roundLength, type Polling } from '../policy/polling';
 import { describeState, recordObservations, type Observation, type ServerState } from '../policy/server-state';
-import { activityOutcome, workflowFailure } from './failures';
+import { activityOutcome, workflowFailure, type WorkflowFailureDetails } from './failures';
 import { checkDuration, LONGEST_DURATION, refuse, required } from './input';
 import { extendTimeoutUpdate, progressQuery, wakeSignal, type Phase } from './messages';
 import { LOOK_TIMEOUT, looks } from './nova';
+import { showInSearchAttributes } from './search-attributes';
 
 /** What a wait carries into the next run when it continues as new. */
 export interface CarriedWatch {
@@ -69,8 +71,10 @@ export class ServerWatch {
   /** A line for a person, above the rest of the current details. */
   headline = '';
 
-  /** How far the last watch has come, as long as nothing else has happened since. */
+  /** How far the last look or watch has come, as long as nothing else has happened since. */
   private covered: Covered | undefined;
+  /** How many watches the worker had that looked last. */
+  private watches = 0;
   private changedAt = Date.now();
   private interval: number;
   private woken = false;
@@ -82,6 +86,8 @@ export class ServerWatch {
     /** How often to look; may change between waits. */
     public polling: Polling,
     carried?: CarriedWatch,
+    /** Which of the worker's clouds; undefined: its own. */
+    private readonly cloud?: string,
   ) {
     this.interval = polling.initialInterval;
     if (carried) Object.assign(this, carried, { resumed: true });
@@ -95,6 +101,7 @@ export class ServerWatch {
       state: this.state,
       observations: this.observations,
       deadline: this.deadline === null ? null : iso(this.deadline),
+      ...(this.cloud !== undefined && { cloud: this.cloud }),
     }));
     setHandler(wakeSignal, () => this.wake());
     setHandler(
@@ -167,7 +174,25 @@ export class ServerWatch {
 
   /** The last word on `progress`; a run that continues as new leaves its phase as it is, for the wait goes on. */
   end(failure: unknown): void {
-    if (!(failure instanceof ContinueAsNew)) this.enter('done');
+    if (failure instanceof ContinueAsNew) return;
+    if (failure instanceof ApplicationFailure) this.headline = `${failure.type}: ${failure.message}`;
+    if (failure instanceof CancelledFailure) this.headline = failure.message;
+    this.enter('done');
+    this.logEnd(failure);
+  }
+
+  /** The SDK logs how a workflow failed without anything that a search for a server or a request of Nova's would find. */
+  private logEnd(failure: unknown): void {
+    // A defect ends nothing: Temporal tries the workflow task again.
+    if (failure instanceof Error && !(failure instanceof ApplicationFailure || isCancellation(failure))) return;
+    const { type, details } = failure instanceof ApplicationFailure ? failure : { type: undefined, details: [] };
+    const { requestId } = (details?.[0] ?? {}) as WorkflowFailureDetails;
+    log.info('Ended', {
+      serverId: this.serverId,
+      status: this.state?.status,
+      failureType: isCancellation(failure) ? 'Cancelled' : type,
+      requestId,
+    });
   }
 
   enter(phase: Phase): void {
@@ -176,9 +201,11 @@ export class ServerWatch {
   }
 
   /** Begins to wait for a (new) server. */
-  follow(serverId: string, look: Look | null): void {
+  follow(serverId: string, look: Look | null, from: { covered?: Covered; watches?: number } = {}): void {
     this.serverId = serverId;
     this.forget();
+    this.covered = from.covered;
+    this.watches = from.watches ?? 0;
     this.rewind();
     if (look) this.see([{ at: look.at, ...look.state }], look);
     else this.tell();
@@ -263,9 +290,9 @@ export class ServerWatch {
         {
           scheduleToCloseTimeout: LAST_LOOK_TIMEOUT,
           retry: { maximumAttempts: 3 },
-          summary: summary(`${describeState(this.state)} · a last look`),
+          summary: summary(`${this.standing} · a last look`),
         },
-        [{ serverId: this.serverId }],
+        [{ serverId: this.serverId, cloud: this.cloud }],
       );
       this.covered = undefined;
       this.see(look ? [{ at: look.at, ...look.state }] : [], look);
@@ -285,10 +312,11 @@ export class ServerWatch {
    * - unavailable: the time was over while Nova could not be had; the rest of it was waited out
    */
   private async watch(delay: number): Promise<'looked' | 'silent' | 'woken' | 'unavailable'> {
-    const { serverId, polling, interval, covered } = this;
+    const { serverId, polling, interval, covered, cloud } = this;
     if (serverId === null) throw new Error('there is no server to watch');
     this.covered = undefined;
-    const round = Math.min(roundLength(Date.now() - this.changedAt), Math.max(this.remaining, 1));
+    const silence = Date.now() - this.changedAt;
+    const round = Math.min(roundLength(silence), Math.max(this.remaining, 1));
     const held = Math.min(delay, this.remaining);
     try {
       const result = await this.cutShort(() =>
@@ -296,16 +324,17 @@ export class ServerWatch {
           {
             startToCloseTimeout: held + round + LOOK_TIMEOUT,
             scheduleToCloseTimeout: Number.isFinite(this.remaining) ? Math.max(this.remaining, 1) : undefined,
-            heartbeatTimeout: heartbeatTimeout(round),
+            heartbeatTimeout: heartbeatTimeout(silence, this.watches),
             summary: this.summary(`looking every ${seconds(this.interval)}`),
           },
-          [{ serverId, seen: this.state, polling, interval, round, delay: held, covered }],
+          [{ serverId, seen: this.state, polling, interval, round, delay: held, covered, cloud }],
         ),
       );
       if (result === 'woken') return 'woken';
       const changed = result.observations.length > 0;
       this.interval = changed ? this.polling.initialInterval : result.interval;
       this.covered = result.covered;
+      this.watches = result.watches ?? 0;
       this.see(result.observations, result.look);
       return changed || result.look === null ? 'looked' : 'silent';
     } catch (error) {
@@ -370,16 +399,22 @@ export class ServerWatch {
     return workflowFailure(type, message, { serverId, state, fault: this.lastLook?.fault ?? null, step });
   }
 
-  private summary(what: string): string {
-    const until = this.deadline === null ? '' : ` · until ${clock(this.deadline)}`;
-    return summary(`${describeState(this.state)} · ${what}${until}`);
+  /** Where it stands: what was seen last, or, when that says nothing any more, what is being done. */
+  get standing(): string {
+    return this.state === null ? this.phase : describeState(this.state);
   }
 
-  /** Says in the Web UI where the workflow stands ("Current Details"). */
+  private summary(what: string): string {
+    const until = this.deadline === null ? '' : ` · until ${clock(this.deadline)}`;
+    return summary(`${this.standing} · ${what}${until}`);
+  }
+
+  /** Says in the Web UI where the workflow stands ("Current Details"), and in the search attributes it came with. */
   private tell(): void {
+    showInSearchAttributes(this.serverId, this.state);
     const lines = [
       this.headline,
-      `**${this.phase}**${this.serverId ? ` · server \`${this.serverId}\`` : ''}`,
+      `**${this.phase}**${named('server', this.serverId)}${named('cloud', this.cloud)}`,
       this.state && `Seen: ${describeState(this.state)} since ${iso(this.changedAt)}${onHost(this.state)}`,
       this.deadline !== null && this.phase !== 'done' && `Until: ${iso(this.deadline)}`,
       this.trouble && `Nova could not be asked: ${this.trouble}`,
@@ -392,6 +427,10 @@ export class ServerWatch {
 export function summary(text: string): string {
   const characters = [...text];
   return characters.length <= 100 ? text : `${characters.slice(0, 99).join('')}…`;
+}
+
+function named(what: string, name: string | null | undefined): string {
+  return name ? ` · ${what} \`${name}\`` : '';
 }
 
 function onHost({ host }: ServerState): string {

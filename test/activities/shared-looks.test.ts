@@ -105,6 +105,22 @@ test('a deletion is seen, and a server that is gone without a trace is found to 
   expect(await waits[1]!).toBeNull();
 });
 
+test('two who are left when the list has ended look for themselves, whatever it showed before', async () => {
+  const ids = await makeServers(4);
+  const seats = await Promise.all(ids.map(sit));
+  const waits = seats.map((seat) => wait(seat, 2_000));
+  await sleep(500);
+  cloud.action(ids[0]!, { 'os-stop': null });
+  cloud.action(ids[1]!, { 'os-stop': null });
+  await Promise.all([waits[0], waits[1]]);
+  await sleep(300);
+  cloud.clearRequests();
+  cloud.action(ids[2]!, { 'os-stop': null });
+  cloud.action(ids[3]!, { 'os-stop': null });
+  expect([vmState(await waits[2]!), vmState(await waits[3]!)]).toEqual(['stopped', 'stopped']);
+  expect(lists()).toHaveLength(0);
+});
+
 test('one or two are looked at by id', async () => {
   const seats = await Promise.all((await makeServers(2)).map(sit));
   cloud.clearRequests();

@@ -91,7 +91,7 @@ describe('answers', () => {
     await expectSound(handle, 60_000);
 
     answer(id, JSON.stringify({ server: { ...BUILD, id, ...ACTIVE, ...more } }));
-    const input = { instanceId: id, dryRun: true, polling: FAST, timeouts: { task: '3s' } };
+    const input = { instanceId: id, dryRun: true, polling: FAST, timeouts: { task: '3s' } as const };
     const recovery = await startRecoverInstance(bed.client, input, { taskQueue: bed.taskQueue });
     expect(['ok', 'UnknownServerStatus']).toContain(await outcome(recovery));
     await expectSound(recovery, 300_000);

@@ -19,7 +19,7 @@ test('connections refused for 5 minutes, 503 for 5 more, then back: nothing fail
   scene = await Scene.open('nova-away', { buildSeconds: Infinity, workers: 1 });
   const { cloud } = scene;
   const instances = await scene.makeInstances(RECOVERIES, () => ({ anchor_power_off_seconds: '120' }));
-  const waiting = { timeout: '1h', polling: undefined };
+  const waiting = { timeout: '1h', polling: undefined } as const;
   for (let i = 0; i < CREATIONS; i += 20) {
     await Promise.all(Array.from({ length: 20 }, (_, j) => scene.create(`server-${i + j}`, {}, waiting)));
   }

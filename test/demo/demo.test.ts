@@ -91,6 +91,8 @@ describe('the demo on a simulated cloud', () => {
     expect(await demo.exit()).toBe(0);
     const [creation, crash, paused, links] = demo.output.split(/\n(?=Crash|Web UI)/);
     expect(creation).toMatch(/BUILD\/spawning[^]* s {2}done +ACTIVE +active +running/);
+    const lines = creation!.match(/^ +[\d.]+ s {2}.*$/gm)!;
+    expect(lines).toEqual([...new Set(lines)]); // each change is shown once
     expect(creation).toMatch(/Result {5}server demo-\S+ is ACTIVE after 1 attempt/);
     const id = /id (\S+)/.exec(creation!)![1]!;
 
@@ -255,7 +257,7 @@ describe('the demo with --cloud', () => {
   it('takes names, and says which there are', async () => {
     const demo = new Demo(['--cloud', '--flavor', 'm1.huge'], env);
     expect(await demo.exit()).toBe(2);
-    expect(demo.output).toMatch(/no flavor m1.huge; it has: m1.nano/);
+    expect(demo.output).toMatch(/no flavor "m1.huge"; it has m1.impossible, m1.micro, m1.nano/);
   });
 
   it('deletes what it made when it is interrupted half-way', async () => {

@@ -1,4 +1,5 @@
-import { parseOptions, UsageError } from '../../src/demo/options';
+import { UsageError } from '../../src/cli/errors';
+import { parseOptions } from '../../src/demo/options';
 
 const cloud = { OS_CLOUD: 'mine' };
 

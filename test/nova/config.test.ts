@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import { z } from 'zod';
 
 import type { CloudConfig } from '../../src/nova';
-import { loadCloudConfig, NovaError } from '../../src/nova';
+import { loadCloudConfig, loadNamedCloud, NovaError } from '../../src/nova';
 import { hostileText, like, runs } from '../support/property';
 
 const PASSWORD_ENV = {
@@ -411,16 +411,28 @@ clouds:
 
   test('an unknown cloud, with those that there are', () => {
     const path = write(CLOUD);
-    expect(problemOf({ OS_CLOUD: 'other' })).toBe(
-      `OS_CLOUD is 'other', which ${path} does not define (it has: my-cloud)`,
-    );
-    expect(problemOf({ OS_CLOUD: 'constructor' })).toMatch(/does not define/);
-    expect(problemOf({ OS_CLOUD: '__proto__' })).toMatch(/does not define/);
+    expect(problemOf({ OS_CLOUD: 'other' })).toBe(`there is no cloud 'other' in ${path} (it has: my-cloud)`);
+    expect(problemOf({ OS_CLOUD: 'constructor' })).toMatch(/^there is no cloud 'constructor'/);
+    expect(problemOf({ OS_CLOUD: '__proto__' })).toMatch(/^there is no cloud '__proto__'/);
     expect(problemOf({})).toMatch(/^neither OS_CLOUD .* in clouds.yaml \(there is my-cloud\), or OS_AUTH_URL/);
   });
 
+  test('one by name, beside the one that the variables are about', () => {
+    write(CLOUD);
+    const variables = { HOME: home, ...PASSWORD_ENV, OS_REGION_NAME: 'Mars' };
+    const asWritten = load({ OS_CLOUD: 'my-cloud' });
+    expect(loadNamedCloud('my-cloud', { ...variables, OS_CLOUD: 'other' })).toEqual(asWritten);
+    expect(loadNamedCloud('my-cloud', variables)).toEqual(asWritten);
+    expect(loadNamedCloud('my-cloud', { HOME: home, OS_CLOUD: 'my-cloud', OS_REGION_NAME: 'Mars' })).toEqual({
+      ...asWritten,
+      regionName: 'Mars',
+    });
+    const elsewhere = write(CLOUD.replace('my-cloud', 'mine'), 'elsewhere.yaml');
+    expect(loadNamedCloud('mine', { ...variables, OS_CLIENT_CONFIG_FILE: elsewhere })).toEqual(asWritten);
+  });
+
   test('files that are not there', () => {
-    expect(problemOf({ OS_CLOUD: 'x' })).toMatch(/^OS_CLOUD is 'x', but there is no clouds.yaml in .*openstack/);
+    expect(problemOf({ OS_CLOUD: 'x' })).toMatch(/^there is no clouds.yaml with the cloud 'x' in .*openstack/);
     expect(problemOf({ OS_CLOUD: 'x', OS_CLIENT_CONFIG_FILE: '/nope.yaml' })).toBe(
       'OS_CLIENT_CONFIG_FILE names /nope.yaml, which does not exist',
     );

@@ -1,9 +1,9 @@
 /** `CreateServerWorkflow` end to end, on the cloud under test. */
 import { startCreateServer, type CreateServerInput } from '../../src/client';
 import { failureOf, progress, serverIdOf } from '../support/bed';
+import { endService, startService, type Service } from '../support/service';
 import { connect, type TestTemporal } from '../support/temporal';
 import { CloudUnderTest } from './cloud-under-test';
-import { endService, startService, type Service } from './service';
 
 let cloud: CloudUnderTest;
 let temporal: TestTemporal;

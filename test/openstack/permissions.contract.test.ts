@@ -14,9 +14,9 @@ import {
 } from '../../src/client';
 import type { AccessRule, PolicyOverrides } from '../../src/simulator';
 import { failureOf } from '../support/bed';
+import { endService, startService, type Service } from '../support/service';
 import { connect, type TestTemporal } from '../support/temporal';
 import { CloudUnderTest, IS_REAL, Session, skipped, until, type Answer } from './cloud-under-test';
-import { endService, startService, type Service } from './service';
 
 /** A worker whose requests to the cloud are one user's. */
 type Role = 'reader' | 'member' | 'admin';

@@ -3,9 +3,9 @@ import { randomUUID } from 'node:crypto';
 import { CancelledFailure, WorkflowFailedError } from '@temporalio/client';
 import { startRecoverInstance, type RecoverInstanceInput, type RecoverInstanceResult } from '../../src/client';
 import { failureOf, progress } from '../support/bed';
+import { endService, startService, type Service } from '../support/service';
 import { connect, type TestTemporal } from '../support/temporal';
 import { CloudUnderTest, skipped, until, type Look, type Session } from './cloud-under-test';
-import { endService, startService, type Service } from './service';
 
 /** A worker whose requests to the cloud are one user's. */
 let cloud: CloudUnderTest;

@@ -6,7 +6,7 @@ import { startCreateServer } from '../../src/client';
 import { createComputeClient, loadCloudConfig, type ComputeClient } from '../../src/nova';
 import { SimulatedCloud, type SimulatedCloudOptions } from '../../src/simulator';
 import { createNovaWorker } from '../../src/worker';
-import type { CreateServerInput, CreateServerResult } from '../../src/workflows/create-server-input';
+import type { CreateServerInput } from '../../src/workflows/create-server-input';
 import type { WorkflowFailureDetails } from '../../src/workflows/failures';
 import type { Progress } from '../../src/workflows/messages';
 import { connect, uniqueTaskQueue, workflowBundle, type TestTemporal } from './temporal';
@@ -136,5 +136,3 @@ export async function failureOf(handle: { result(): Promise<unknown> }): Promise
   const { type, message, nonRetryable } = cause;
   return { type, message, nonRetryable, details: (cause.details?.[0] ?? {}) as WorkflowFailureDetails };
 }
-
-export type { CreateServerResult };

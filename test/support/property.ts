@@ -5,7 +5,7 @@
 import fc from 'fast-check';
 
 /** Set from outside: how many times as many runs as by default, for a longer search. */
-export const RUNS = 'TEMPORAL_NOVA_TEST_RUNS';
+const RUNS = 'TEMPORAL_NOVA_TEST_RUNS';
 
 const times = Number(process.env[RUNS] ?? 1);
 if (times > 1) jest.setTimeout(60_000 * times);

@@ -815,7 +815,7 @@ test('what the Web UI shows: summaries of the start, the activities and timers, 
   });
   expect(texts).toEqual(
     expect.arrayContaining([
-      'web-1 · attempt 1 of 1',
+      'create web-1 · attempt 1 of 1',
       expect.stringMatching(/^BUILD\/\w+ · look again in 1 h · until \d\d:\d\d:\d\dZ$/),
     ]),
   );

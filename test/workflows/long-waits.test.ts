@@ -1,46 +1,32 @@
 import type { TestWorkflowEnvironment } from '@temporalio/testing';
-import type { Worker } from '@temporalio/worker';
-import { createComputeClient, loadCloudConfig, type ComputeClient } from '../../src/nova';
 import { SimulatedCloud } from '../../src/simulator';
-import { createNovaWorker } from '../../src/worker';
 import { startCreateServer, type CreateServerInput } from '../../src/client';
-import { describeTimeSkipping, timeSkipping, workflowBundle } from '../support/temporal';
+import { endService, startService, type Service } from '../support/service';
+import { describeTimeSkipping, timeSkipping } from '../support/temporal';
 
 /** A wait of hours in seconds of test time: timers are skipped, looks are real. Those of days: test/chaos/long-waits.test.ts. */
 describeTimeSkipping('a long wait', () => {
   let env: TestWorkflowEnvironment;
   let cloud: SimulatedCloud;
-  let compute: ComputeClient;
-  let worker: Worker;
-  let running: Promise<void>;
+  let service: Service;
   const shutdown = new AbortController();
 
   beforeAll(async () => {
     env = await timeSkipping();
     cloud = await SimulatedCloud.start({ buildSeconds: Infinity });
-    compute = createComputeClient(loadCloudConfig(cloud.env()));
-    worker = await createNovaWorker({
-      connection: env.nativeConnection,
-      namespace: env.namespace ?? 'default',
-      taskQueue: 'long',
-      compute,
-      shutdownSignal: shutdown.signal,
-      workflows: { workflowBundle: await workflowBundle() },
-    });
-    running = worker.run();
+    const { nativeConnection, namespace = 'default' } = env;
+    service = await startService({ nativeConnection, namespace }, cloud.env(), shutdown.signal);
   });
   afterAll(async () => {
     shutdown.abort();
-    worker?.shutdown();
-    await running;
-    compute?.close();
+    if (service) await endService(service);
     await cloud?.stop();
     await env?.teardown();
   });
 
   function start(workflowId: string, input: Partial<CreateServerInput>) {
     const server = { name: workflowId, flavorRef: cloud.flavorId, imageRef: cloud.imageId, networks: 'none' as const };
-    return startCreateServer(env.client, { server, ...input }, { workflowId, taskQueue: 'long' });
+    return startCreateServer(env.client, { server, ...input }, { workflowId, taskQueue: service.taskQueue });
   }
 
   /** Ends the build of the server of that name once Nova was asked `looks` times for it. */

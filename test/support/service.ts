@@ -1,8 +1,8 @@
-/** A worker with the real workflows and activities, as one user of the cloud under test. */
+/** A worker with the real workflows and activities, as one user of a cloud. */
 import type { Worker } from '@temporalio/worker';
 import { createComputeClient, loadCloudConfig, type ComputeClient } from '../../src/nova';
 import { createNovaWorker } from '../../src/worker';
-import { uniqueTaskQueue, workflowBundle, type TestTemporal } from '../support/temporal';
+import { uniqueTaskQueue, workflowBundle, type TestTemporal } from './temporal';
 
 export interface Service {
   taskQueue: string;
@@ -12,15 +12,15 @@ export interface Service {
 }
 
 export async function startService(
-  temporal: TestTemporal,
+  { nativeConnection, namespace }: Pick<TestTemporal, 'nativeConnection' | 'namespace'>,
   environment: NodeJS.ProcessEnv,
   shutdownSignal: AbortSignal,
 ): Promise<Service> {
   const compute = createComputeClient(loadCloudConfig(environment));
   const taskQueue = uniqueTaskQueue();
   const worker = await createNovaWorker({
-    connection: temporal.nativeConnection,
-    namespace: temporal.namespace,
+    connection: nativeConnection,
+    namespace,
     taskQueue,
     compute,
     shutdownSignal,
