@@ -1,7 +1,7 @@
 /** Looks at one server until something differs from what the workflow knows, or the round is over. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import { LIST_EVERY, LONGEST_HELD_INTERVAL, nextInterval, PROGRESS_HELD, type Polling } from '../policy/polling';
+import { LIST_EVERY, LONGEST_HELD_INTERVAL, nextInterval, progressHeld, type Polling } from '../policy/polling';
 import {
   describeState,
   isSettledChange,
@@ -97,7 +97,7 @@ export async function watchServer(
       if (look && !sameState(observations.at(-1) ?? request.seen, look.state)) {
         observations = recordObservations(observations, [{ at: look.at, ...look.state }]);
         interval = polling.initialInterval;
-        end = Math.min(end, Date.now() + PROGRESS_HELD);
+        end = Math.min(end, Date.now() + progressHeld(shared.watches));
       }
       const state = look?.state ?? request.seen;
       counted.show(state);
