@@ -14,13 +14,23 @@ export interface Run {
   carriedBytes: number | undefined;
 }
 
-/** Oldest first. */
-export async function runsOf(client: Client, workflowId: string): Promise<Run[]> {
+/** The handle and the events of each run, oldest first. */
+export async function historiesOf(client: Client, workflowId: string) {
   const { raw } = await client.workflow.getHandle(workflowId).describe();
-  const runs: Run[] = [];
+  const histories = [];
   for (let runId = raw.workflowExecutionInfo?.firstRunId || undefined; runId;) {
     const handle = client.workflow.getHandle(workflowId, runId);
     const events = (await handle.fetchHistory()).events ?? [];
+    histories.push({ runId, handle, events });
+    runId = events.at(-1)?.workflowExecutionContinuedAsNewEventAttributes?.newExecutionRunId || undefined;
+  }
+  return histories;
+}
+
+/** Oldest first. */
+export async function runsOf(client: Client, workflowId: string): Promise<Run[]> {
+  const runs: Run[] = [];
+  for (const { runId, handle, events } of await historiesOf(client, workflowId)) {
     const messages: Record<string, number> = {};
     for (const event of events) {
       const name =
@@ -36,7 +46,6 @@ export async function runsOf(client: Client, workflowId: string): Promise<Run[]>
       progress: await progress(handle),
       carriedBytes: continued?.input?.payloads?.[1]?.data?.length,
     });
-    runId = continued?.newExecutionRunId || undefined;
   }
   return runs;
 }

@@ -2,6 +2,7 @@
 import type { WorkflowHandle } from '@temporalio/client';
 import { startRecoverInstance } from '../../src/client';
 import { eventually, FAST, failureOf, progress, serverIdOf, TestBed } from '../support/bed';
+import { historiesOf } from '../support/runs';
 
 let bed: TestBed;
 beforeAll(async () => {
@@ -13,9 +14,10 @@ async function currentDetails(handle: WorkflowHandle): Promise<string | undefine
   return (await handle.query<{ currentDetails?: string }>('__temporal_workflow_metadata')).currentDetails;
 }
 
-async function summaries(handle: WorkflowHandle): Promise<string[]> {
-  const { events } = await handle.fetchHistory();
-  return (events ?? []).flatMap(({ userMetadata }) => {
+/** Of all runs: a short history makes more than one. */
+async function summaries({ workflowId }: WorkflowHandle): Promise<string[]> {
+  const events = (await historiesOf(bed.client, workflowId)).flatMap(({ events }) => events);
+  return events.flatMap(({ userMetadata }) => {
     const data = userMetadata?.summary?.data;
     return data ? [JSON.parse(Buffer.from(data).toString()) as string] : [];
   });
