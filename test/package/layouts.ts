@@ -16,7 +16,7 @@ const PACKAGE_MANAGERS = ['pnpm@12', 'yarn@1', '@yarnpkg/cli-dist@4'];
 const NPM = ['npm', 'install', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline', '--loglevel=error'];
 const PNPM = ['pnpm/bin/pnpm.mjs', 'install', '--ignore-scripts', '--prefer-offline'];
 const YARN = ['yarn/bin/yarn.js', 'install', '--ignore-scripts', '--prefer-offline', '--non-interactive'];
-const YARN_4 = ['@yarnpkg/cli-dist/bin/yarn.js', 'install', '--mode=skip-build'];
+const YARN_4 = ['@yarnpkg/cli-dist/bin/yarn.js', 'install', '--mode=skip-build', '--no-immutable'];
 
 export interface Layout {
   /** npm, or a file in the package managers' folder; and its arguments. */
