@@ -11,7 +11,7 @@ import { toApplicationFailure } from './failures';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
 import { lookAgain } from './lost-answer';
-import { coveredBy, type Covered } from './shared-looks';
+import { type Covered } from './shared-looks';
 
 /** What identifies one creation, across continue-as-new, reset and worker restarts. */
 export interface Creation {
@@ -176,7 +176,7 @@ async function firstLook(
     const signal = AbortSignal.any([cancelled, AbortSignal.timeout(FIRST_LOOK_TIMEOUT)]);
     const begun = Date.now();
     const server = await compute.getServer(serverId, { signal });
-    return { look: toLook(server), ...coveredBy(await shared.seat(server, begun, signal)) };
+    return { look: toLook(server), ...shared.leave(await shared.seat(server, begun, signal)) };
   } catch {
     return { look: null }; // the watch will look; the server's id must not be lost for it
   }

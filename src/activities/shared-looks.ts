@@ -6,7 +6,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { BrokenCircuitError, circuitBreaker, ConsecutiveBreaker, handleWhen } from 'cockatiel';
 import { NovaError, type ComputeClient, type NovaServer } from '../nova';
-import { LIST_OVERLAP, LISTED_FROM, listPause, LONGEST_REACH, VERIFY_AFTER, VERIFY_EVERY } from '../policy/polling';
+import {
+  LIST_OVERLAP,
+  LISTED_FOR_NEXT,
+  LISTED_FROM,
+  listPause,
+  LONGEST_REACH,
+  VERIFY_AFTER,
+  VERIFY_EVERY,
+} from '../policy/polling';
 import { plainStatus, sameState, toServerState, type ServerState } from '../policy/server-state';
 
 /** Two GETs answered 404 make a server gone; the second comes a second later. */
@@ -44,11 +52,6 @@ export interface Covered {
   lookedAt: number;
 }
 
-/** `{ covered }`, or nothing where the list does not show the server. */
-export function coveredBy({ projectId, coveredUntil, lookedAt }: Seat): { covered?: Covered } {
-  return projectId === null ? {} : { covered: { projectId, until: coveredUntil, lookedAt } };
-}
-
 /** A seat whose watch waits at this moment. */
 interface Waiter {
   seat: Seat;
@@ -65,6 +68,11 @@ export class SharedLooks {
   /** Watches under way on this worker. */
   watches = 0;
   private readonly waiters = new Map<string, Set<Waiter>>();
+  /**
+   * Of watches that have ended, for those that follow: lists go on for them, however long a busy worker takes to hand
+   * over, until one shows something new.
+   */
+  private readonly left = new Map<string, { seat: Seat; at: number }>();
   private count = 0;
   private listing = false;
   private hurry: (() => void) | undefined;
@@ -121,10 +129,27 @@ export class SharedLooks {
     { serverId, seen, covered }: { serverId: string; seen: ServerState | null; covered?: Covered | undefined },
     signal: AbortSignal,
   ): Promise<Seat | undefined> {
-    if (!covered || !seen || Math.abs(Date.now() - covered.until) > LONGEST_REACH) return undefined;
-    const { projectId, until, lookedAt } = covered;
+    const left = this.left.get(serverId)?.seat;
+    this.left.delete(serverId);
+    if (!covered || !seen) return undefined;
+    const { projectId, lookedAt } = covered;
+    const listed = left && sameState(left.state, seen) ? left.coveredUntil : 0;
+    const until = Math.max(covered.until, listed);
+    if (Math.abs(Date.now() - until) > LONGEST_REACH) return undefined;
     if (projectId !== (await this.compute.ownProjectId({ signal }))) return undefined;
     return { serverId, state: seen, projectId, coveredUntil: until, listsFrom: until, lookedAt };
+  }
+
+  /**
+   * Ends a watch.
+   *
+   * @returns for the one that follows it: `{ covered }`, or nothing where the list does not show the server
+   */
+  leave(seat: Seat): { covered?: Covered } {
+    const { serverId, projectId, coveredUntil: until, lookedAt } = seat;
+    if (projectId === null) return {};
+    this.left.set(serverId, { seat, at: Date.now() });
+    return { covered: { projectId, until, lookedAt } };
   }
 
   /**
@@ -250,7 +275,8 @@ export class SharedLooks {
   }
 
   private async listOnce(begun: number): Promise<void> {
-    const oldest = Math.min(...this.all().map(({ seat }) => seat.coveredUntil));
+    for (const [serverId, { at }] of this.left) if (at < begun - LISTED_FOR_NEXT) this.left.delete(serverId);
+    const oldest = Math.min(...this.seats().map(({ coveredUntil }) => coveredUntil));
     const from = Math.max(oldest, begun - LONGEST_REACH);
     try {
       const options = { signal: this.shutdown };
@@ -258,7 +284,7 @@ export class SharedLooks {
       this.listFailures = 0;
       this.onlyListFails = false;
       for (const server of servers) this.show(server, begun);
-      for (const { seat } of this.all()) {
+      for (const seat of this.seats()) {
         if (seat.listsFrom <= begun && seat.coveredUntil >= from) seat.coveredUntil = begun;
       }
       this.wakeLate(begun);
@@ -271,6 +297,8 @@ export class SharedLooks {
   }
 
   private show(server: NovaServer, begun: number): void {
+    const left = this.left.get(server.id)?.seat;
+    if (left && left.listsFrom <= begun && !sameState(left.state, toServerState(server))) this.left.delete(server.id);
     for (const { seat, wake } of this.waiters.get(server.id) ?? []) {
       if (seat.listsFrom > begun || sameState(seat.state, toServerState(server))) continue;
       seat.coveredUntil = begun;
@@ -289,6 +317,10 @@ export class SharedLooks {
       });
       this.hurry = undefined;
     }
+  }
+
+  private seats(): Seat[] {
+    return [...this.all().map(({ seat }) => seat), ...[...this.left.values()].map(({ seat }) => seat)];
   }
 
   private all(): Waiter[] {

@@ -14,7 +14,7 @@ import type { Cloud, InCloud } from './clouds';
 import { withHeartbeat } from './heartbeat';
 import { toLook, type Look } from './look';
 import { CountedWait } from './metrics';
-import { coveredBy, type Covered, type Seat } from './shared-looks';
+import { type Covered, type Seat } from './shared-looks';
 
 export interface WatchRequest extends InCloud {
   serverId: string;
@@ -105,7 +105,7 @@ export async function watchServer(
 
       const news = look && observations.length > 0 && isSettledChange(request.seen, look.state);
       if (news || interval > LONGEST_HELD_INTERVAL || Date.now() + interval > end) {
-        return { observations, interval, watches: shared.watches, ...(look && { look }), ...coveredBy(seat) };
+        return { observations, interval, watches: shared.watches, ...(look && { look }), ...shared.leave(seat) };
       }
       await wait(seat, interval);
     }

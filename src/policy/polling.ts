@@ -101,6 +101,9 @@ export const LIST_OVERLAP = 5_000;
 /** A list reaches no further back than this: who has not been covered for longer is looked at by id. */
 export const LONGEST_REACH = 60_000;
 
+/** Lists go on for a server whose watch has ended, until the one that follows begins; no longer than this. */
+export const LISTED_FOR_NEXT = 300_000;
+
 /**
  * A server that the list has not shown for so long is looked at by id, as a safety net (it may be gone without a trace);
  * of all who wait, one a second at most.

@@ -1,7 +1,7 @@
 /** Looks that are shared by all who wait, over real HTTP against the simulated cloud. */
 import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { SharedLooks, type Seat } from '../../src/activities/shared-looks';
+import { SharedLooks, type Covered, type Seat } from '../../src/activities/shared-looks';
 import {
   createComputeClient,
   loadCloudConfig,
@@ -91,6 +91,53 @@ test('a change between the look and the first list is not missed', async () => {
   await eventually(() => cloud.server(ids[0]!).vmState === 'paused');
   const [first] = seats.map((seat) => wait(seat));
   expect(vmState(await first!)).toBe('paused');
+});
+
+describe('between one watch and the next', () => {
+  const others = async () => {
+    const seats = await Promise.all((await makeServers(4)).map(sit));
+    for (const seat of seats.slice(1)) void wait(seat, 60_000);
+    await sleep(300);
+    return seats[0]!;
+  };
+  const follow = (seat: Seat, covered: Covered) =>
+    shared.goOn(
+      { serverId: seat.serverId, seen: seat.state, covered: { ...covered, until: Date.now() - 100_000 } },
+      giveUp,
+    );
+
+  test('lists go on for a server, so that a late one need not look, nor ask for what changed long ago', async () => {
+    const seat = await others();
+    const { covered } = shared.leave(seat);
+    await sleep(500);
+    cloud.clearRequests();
+    const next = await follow(seat, covered!);
+    expect(next!.coveredUntil).toBeGreaterThan(covered!.until);
+    await sleep(300);
+    expect(looksById()).toHaveLength(0);
+    cloud.action(seat.serverId, { 'os-stop': null });
+    expect(vmState(await wait(next!))).toBe('active');
+    expect(next!.state.taskState).toBe('powering-off');
+  });
+
+  test('what a list has shown is not taken for unseen', async () => {
+    const seat = await others();
+    const { covered } = shared.leave(seat);
+    cloud.action(seat.serverId, { pause: null });
+    await sleep(500);
+    expect(await follow(seat, covered!)).toBeUndefined(); // it looks
+    expect(await follow(seat, covered!)).toBeUndefined();
+  });
+
+  test('what another worker has seen since counts', async () => {
+    const seat = await others();
+    const { covered } = shared.leave(seat);
+    const seen = { ...seat.state, vmState: 'stopped' };
+    const until = Date.now() - 100_000;
+    expect(
+      await shared.goOn({ serverId: seat.serverId, seen, covered: { ...covered!, until } }, giveUp),
+    ).toBeUndefined();
+  });
 });
 
 test('a deletion is seen, and a server that is gone without a trace is found to be so', async () => {
