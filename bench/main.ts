@@ -1,7 +1,7 @@
 /**
  * `npm run bench [-- name …]`: measures what the product exists for, with a Temporal dev server and one worker on this
  * machine. Prints a table; without a name, runs all. The cloud is a simulated one; `recover` takes that of `OS_*`, where
- * it is set.
+ * it is set. `BENCH_WORKER_NODE_OPTIONS` is `NODE_OPTIONS` for the workers alone: `--max-old-space-size=512`, say.
  */
 import os from 'node:os';
 import { benchCreate } from './create';

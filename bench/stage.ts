@@ -65,6 +65,7 @@ export class Stage {
   /** @returns milliseconds from the start of the process until it polls */
   async addWorker(): Promise<number> {
     const began = Date.now();
+    const { NODE_OPTIONS, BENCH_WORKER_NODE_OPTIONS = NODE_OPTIONS } = process.env;
     const child = spawn(process.execPath, [path.join(__dirname, '../lib/worker.js')], {
       env: {
         ...process.env,
@@ -72,6 +73,7 @@ export class Stage {
         TEMPORAL_ADDRESS: this.server.address,
         TEMPORAL_NAMESPACE: this.server.namespace,
         TEMPORAL_TASK_QUEUE: this.taskQueue,
+        NODE_OPTIONS: BENCH_WORKER_NODE_OPTIONS,
         ...(this.workers.length === 0 && { TEMPORAL_METRICS_ADDRESS: this.metricsAddress }),
       },
       stdio: ['ignore', 'pipe', 'inherit'],
