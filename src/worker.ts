@@ -68,6 +68,8 @@ export function createNovaWorker(options: NovaWorkerOptions): Promise<Worker> {
     dataConverter: dataConverter(codecKeys),
     activities: createNovaActivities({ compute, clouds, shutdownSignal }),
     ...WORKER_DEFAULTS,
+    // Else a heartbeat goes out each minute, however long its timeout.
+    maxHeartbeatThrottleInterval: '4m',
     maxConcurrentWorkflowTaskExecutions: 100,
     workflowTaskPollerBehavior: { type: 'autoscaling', minimum: 2, initial: 5, maximum: 20 },
     activityTaskPollerBehavior: { type: 'autoscaling', minimum: 2, initial: 5, maximum: 20 },

@@ -43,20 +43,24 @@ const YOUNG = 30_000;
 
 const SHORTEST_HEARTBEAT_TIMEOUT = 4_000;
 const LONGEST_HEARTBEAT_TIMEOUT = 60_000;
+const LONGEST_HEARTBEAT_TIMEOUT_OF_MANY = 300_000;
 /** Of one worker's watches together, a heartbeat each 10 ms at most: a Temporal server of two cores spends 3 ms on one. */
 const HEARTBEAT_TIMEOUT_A_WATCH = 12.5;
 
 /**
  * How soon a killed worker is noticed: within 4 s while the server was silent for less than 30 s; later within half the
  * time of its silence, 60 s at most, for a heartbeat is what a wait costs Temporal. More than 320 watches on one worker
- * make it later: what was theirs takes longer than that to be handed over. The SDK sends a heartbeat after four fifths
+ * make it later, 5 min at most: what was theirs takes longer than that to be handed over. The SDK sends a heartbeat after four fifths
  * of the timeout: the rest is what a busy worker may be late.
  *
  * @param watches under way on the worker that was there last
  */
 export function heartbeatTimeout(silence: number, watches: number): number {
   const wanted = silence <= YOUNG ? SHORTEST_HEARTBEAT_TIMEOUT : silence / 2;
-  return Math.min(Math.max(wanted, watches * HEARTBEAT_TIMEOUT_A_WATCH), LONGEST_HEARTBEAT_TIMEOUT);
+  return Math.max(
+    Math.min(wanted, LONGEST_HEARTBEAT_TIMEOUT),
+    Math.min(watches * HEARTBEAT_TIMEOUT_A_WATCH, LONGEST_HEARTBEAT_TIMEOUT_OF_MANY),
+  );
 }
 
 /** A request whose answer was lost may still be on its way through Nova: one look for its effect is not enough. */

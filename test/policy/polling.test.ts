@@ -24,7 +24,9 @@ test.each([
   [30_000, 1_000, 12_500],
   [60_000, 1, 30_000],
   [600_000, 1, 60_000],
-  [0, 10_000, 60_000],
+  [600_000, 4_000, 60_000],
+  [0, 10_000, 125_000],
+  [600_000, 100_000, 300_000],
 ])(
   'silent for %i ms, %i watches on the worker: one that was killed is noticed within %i ms',
   (silence, watches, ms) => {
