@@ -106,7 +106,7 @@ export const LIST_OVERLAP = 5_000;
 export const LONGEST_REACH = 60_000;
 
 /** Lists go on for a server whose watch has ended, until the one that follows begins; no longer than this. */
-export const LISTED_FOR_NEXT = 300_000;
+export const LISTED_FOR_NEXT = 900_000;
 
 /**
  * A server that the list has not shown for so long is looked at by id, as a safety net (it may be gone without a trace);
